@@ -57,6 +57,7 @@ from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, SinkDef, S
 from headrace.sinks import SINKS, settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
+    AlterPipeline,
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -67,6 +68,7 @@ from headrace.sql import (
     Statement,
     StopPipeline,
     TakeSavepoint,
+    altered,
     define_sink,
     define_stream,
     define_view,
@@ -234,6 +236,11 @@ class Draft:
         self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
         self._touch(new.program.stream, wait=True)
         return answer
+
+    @_apply.register
+    def _(self, statement: AlterPipeline) -> Result:
+        record = require_pipeline(self.catalog, statement.name, statement.span)
+        return self.apply(altered(record.definition.sql, statement))
 
     # --- views ------------------------------------------------------------------------------------
 
