@@ -157,8 +157,9 @@ soak-churn: $(STAMP) ## Sixteen threads create and drop pipelines at once for CH
 soak-schedules: $(STAMP) ## Random schedules of joins, leaves, crashes and dying workers, 40 times as many as in the tests
 	@HEADRACE_EXAMPLES=40 $(BIN)/python -m pytest tests/shared
 
-test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here
+test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here: with headrace installed, and shipped
 	@$(BIN)/python -m tests.soak.standalone
+	@$(BIN)/python -m tests.soak.standalone --ship
 
 soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=30 and count every row
 	@$(BIN)/python -m tests.soak.ingress --seconds $(SOAK_SECONDS)

@@ -14,6 +14,13 @@ from headrace import errors
 from headrace.errors import HeadraceError, Span, SyntaxProblem
 from tests.code import ROOT, modules, tree
 
+
+@pytest.mark.parametrize("word", ["shared host", "epoch host", "lanes", "Ring 0"])
+def test_an_error_explains_a_word_that_only_we_use(word: str) -> None:
+    lines = HeadraceError(f"this is about the {word} of a planet").render().split("\n")
+    assert len(lines) == 2 and "see docs/" in lines[1]
+
+
 ABSTRACT = {
     errors.HeadraceError,
     errors.UserError,
