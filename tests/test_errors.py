@@ -14,7 +14,6 @@ from headrace import errors
 from headrace.errors import HeadraceError, Span, SyntaxProblem
 from tests.code import ROOT, modules, tree
 
-
 ABSTRACT = {
     errors.HeadraceError,
     errors.UserError,
