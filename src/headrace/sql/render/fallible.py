@@ -59,6 +59,6 @@ def _with_parentheses(text: str, start: int, end: int) -> str:
     """
     while text.count("(", start, end) > text.count(")", start, end) and (close := text.find(")", end)) >= 0:
         end = close + 1
-    while text.count(")", start, end) > text.count("(", start, end) and (open := text.rfind("(", 0, start)) >= 0:
-        start = open
+    while text.count(")", start, end) > text.count("(", start, end) and (begin := text.rfind("(", 0, start)) >= 0:
+        start = begin
     return text[start:end]
