@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from headrace import errors
 from headrace.errors import HeadraceError, HubUnreachable, PipelineFailed, Span, StreamFailed
+from headrace.hub.objects import PySparkNames
 from headrace.hub.results import Result
 from headrace.model.status import (
     ALIVE,
@@ -307,7 +308,7 @@ class RemoteStream:
         return f"Stream({self.name})"
 
 
-class RemotePipeline:
+class RemotePipeline(PySparkNames):
     """A pipeline of a remote hub.
 
     >>> remote.pipelines["hot"].name
@@ -381,6 +382,9 @@ class RemotePipeline:
         166
         """
         return self._hub._table(f"{self._path}/results", {"sink": sink} if sink else {})
+
+    def _plan(self) -> str:
+        return str(self._hub._json("GET", f"{self._path}/explain")["text"])
 
     def _repr_html_(self) -> str:
         return self.status()._repr_html_()
