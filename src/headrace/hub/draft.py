@@ -22,6 +22,8 @@ from headrace.errors import (
     MissingFile,
     NoSink,
     SqlError,
+    StoreDenied,
+    UnknownBucket,
     UnknownTopic,
     UnreadableDirectory,
     UnwritablePath,
@@ -81,6 +83,9 @@ from headrace.state.secrets import Vault
 from headrace.state.state_dir import require_savepoint_name
 from headrace.stores.store_options import absolute
 
+# What a script cannot show on a machine on which it will not run.
+_ELSEWHERE = (MissingFile, StoreDenied, UnknownBucket, UnreadableDirectory, UnwritablePath)
+
 
 @dataclass(slots=True)
 class Draft:
@@ -134,7 +139,7 @@ class Draft:
         """Notes paths and services that cannot be used from here, if the script will run elsewhere."""
         try:
             yield
-        except (MissingFile, UnreadableDirectory, UnwritablePath, ExternalError) as problem:
+        except (*_ELSEWHERE, ExternalError) as problem:
             if not self.elsewhere:
                 raise
             self.absent.append(problem)

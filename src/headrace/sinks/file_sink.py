@@ -166,7 +166,7 @@ class FileSink:
             for name in later:
                 self.output.delete(name)
                 fault_point("rewind-between-files")
-            self.output.settle([*later, f"{MANIFESTS}/any"])
+            self.output.settle([*later, f"{MANIFESTS}/any"], parents=True)
 
     def forget(self, key: SinkKey) -> None:
         with writing(self.paths):
@@ -292,7 +292,7 @@ class FileSink:
                         f"{final} was committed and is neither staged nor in place",
                     ) from None
             fault_point("between-renames")
-        self.output.settle([self._home + final for final in files.values()])
+        self.output.settle([self._home + final for final in files.values()], parents=True)
 
     def _placed(self, key: SinkKey, final: str) -> bool:
         """True if a committed file has left its staging directory."""

@@ -59,8 +59,8 @@ class FileOutput(Protocol):
         """Give a file another name, or a copy of it. Nobody sees a part of it. Raises FileNotFoundError."""
         ...
 
-    def settle(self, names: Iterable[str]) -> None:
-        """Make the names of files durable, and those of their directories."""
+    def settle(self, names: Iterable[str], parents: bool = False) -> None:
+        """Make the names of files durable; with `parents` also those of their directories."""
         ...
 
     def delete(self, name: str) -> None:
@@ -126,9 +126,9 @@ class LocalOutput:
         (self.root / to).parent.mkdir(parents=True, exist_ok=True)
         os.rename(self.root / name, self.root / to)
 
-    def settle(self, names: Iterable[str]) -> None:
-        parents = {parent for name in names for parent in (self.root / name).parents}
-        for directory in sorted(d for d in parents if d == self.root or self.root in d.parents):
+    def settle(self, names: Iterable[str], parents: bool = False) -> None:
+        above = {parent for name in names for parent in (self.root / name).parents[: None if parents else 1]}
+        for directory in sorted(d for d in above if d == self.root or self.root in d.parents):
             if directory.exists():
                 fsync(directory)
 
@@ -201,7 +201,7 @@ class ObjectOutput:
         """Leaves the object under its old name, too: staged objects are deleted with their directory."""
         self.store.copy(name, to)
 
-    def settle(self, names: Iterable[str]) -> None:
+    def settle(self, names: Iterable[str], parents: bool = False) -> None:
         """An object is durable when its put or copy returns."""
 
     def delete(self, name: str) -> None:

@@ -233,7 +233,7 @@ class RollingSink(FileSink):
         with self.output.local(parts) as paths:
             self.output.stage(hidden, lambda path: self._joiner.join(paths, path, rows))
         self.output.move(hidden, final)
-        self.output.settle([final])
+        self.output.settle([final], parents=True)
         self.output.delete(hidden)
 
     def _cut(self, roll: Roll, epoch: int) -> None:
