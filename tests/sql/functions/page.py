@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.sql.functions import ALIASES, FUNCTIONS, is_slow, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATES
-from headrace.sql.functions.casts import is_slow_cast
+from headrace.sql.functions.overload import Overload
 from tests.sql.functions.missing import missing_section
 
 _INTRO = """# Functions, casts and aggregates on the shared host
@@ -14,8 +14,7 @@ only the functions on this page are allowed. For every entry, `tests/sql/functio
 values (NULL, NaN, signed zeros, infinities, the limits of every type, empty, long and non-ASCII texts, the changes to
 and from summer time). Any other function is refused with `UNSUPPORTED_ON_SHARED`, which points at the expression.
 
-An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others,
-or takes more than twice as long as Spark.
+An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others.
 `EXPLAIN` lists the slow calls of a pipeline.
 
 The tests generate this page from `src/headrace/sql/functions/verified.txt` (`HEADRACE_REWRITE=1`).
@@ -65,7 +64,8 @@ Known limits:
 - `histogram_numeric` keeps all different values of a group and merges the closest until there are as many bins as
   asked for, from 2 to 10,000. With at most as many values as bins it is Spark's. Beyond that Spark's bins depend on the
   order of rows. It does not take decimals.
-- Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits.
+- Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits:
+  these entries are marked *slow if long*.
   The sign change and `abs` of more than 34 digits are refused, and DIV where the quotient may not fit BIGINT.
 - An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
   that decides the result. Random expressions (`make fuzz-expressions`) are compared in this, too. They may differ only
@@ -102,7 +102,8 @@ def functions_page() -> str:
     for name in sorted(scalars):
         if scalars[name]:
             types = "; ".join(
-                o.key.removeprefix(name)[1:-1] + (" (slow)" if is_slow(o) else "")
+                o.key.removeprefix(name)[1:-1]
+                + (" (slow)" if is_slow(o) else " (slow if long)" if o.slow_for is not None else "")
                 for o in FUNCTIONS[name]
                 if o.key in entries
             )
@@ -126,7 +127,7 @@ def functions_page() -> str:
     by_source: dict[str, list[str]] = {}
     for cast in casts:
         source, _, target = cast.removeprefix("cast(").removesuffix(")").partition(" -> ")
-        by_source.setdefault(source, []).append(target + (" (slow)" if is_slow_cast(source, target) else ""))
+        by_source.setdefault(source, []).append(target)
     lines += [f"| {source} | {', '.join(targets)} |" for source, targets in sorted(by_source.items())]
     lines += ["", "## Aggregates", "", "| name | argument types | aliases |", "|---|---|---|"]
     by_name: dict[str, list[str]] = {}
@@ -146,6 +147,10 @@ def functions_page() -> str:
     ]
     lines += missing_section()
     return "\n".join(lines)
+
+
+def _mark(overload: Overload) -> str:
+    return " (slow)" if is_slow(overload) else "" if overload.slow_for is None else " (slow if long)"
 
 
 def _code(name: str) -> str:
