@@ -29,8 +29,9 @@ Known limits:
 - A text with a time but no date is not a TIMESTAMP here. Spark would add today's date. Texts of decimals have
   ASCII digits.
 - A cast of BINARY that is not UTF-8 to STRING is an error. Spark would keep the bytes.
-- Date patterns are literals. Writing takes all letters of Spark but `F` and `z`. Reading takes `y`, `M`, `L`, `d`, `D`,
-  `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z` up to `ZZZ`, quotes and brackets, each letter once.
+- Date patterns are literals. Writing takes all letters of Spark but `F` and `z`, whose meaning and names depend on the
+  version of Java. Reading takes `y`, `M`, `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z` up to
+  `ZZZ`, quotes and brackets, each letter once. Of the others Spark itself reads only `G`, `O`, `V`, `z` and `ZZZZ`.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
 - `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
   with it. They are refused after an aggregate.
@@ -65,15 +66,13 @@ Known limits:
   asked for, from 2 to 10,000. With at most as many values as bins it is Spark's. Beyond that Spark's bins depend on the
   order of rows. It does not take decimals.
 - Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits:
-  these entries are marked *slow if long*.
-  The sign change and `abs` of more than 34 digits are refused, and DIV where the quotient may not fit BIGINT.
+  these entries are marked *slow if long*. The sign change and `abs` of more than 34 digits are refused, and DIV where
+  the quotient may not fit BIGINT.
 - An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
-  that decides the result. Random expressions (`make fuzz-expressions`) are compared in this, too. They may differ only
-  in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
-  `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, which are refused if an
-  operand may fail, because Spark turns its failure into NULL. Where one operand is NULL and another fails,
-  `array_repeat`, `hmac`, `locate`, `overlay`, `replace` and sums and differences of times and intervals may fail where
-  Spark returns NULL, or the other way round. Spark evaluates the first operand of `nullif` before all others of a row.
+  that decides the result, and its optimizer drops operands beside a `NULL` that is written. Random expressions
+  (`make fuzz-expressions`) are compared in this, too. One difference is known: Spark evaluates the first operand of
+  `nullif` and of `BETWEEN` before all others of a row, and fails also where nothing needs its value. `try_add` and
+  `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are

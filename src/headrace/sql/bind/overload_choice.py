@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 # Spark casts no argument of these.
 _EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
-_TEXTUAL = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+_TEXTUAL = (
+    "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ",
+)  # fmt: skip
 
 
 def bind_overload(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr:
