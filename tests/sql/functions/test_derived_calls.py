@@ -27,7 +27,6 @@ TEXTS = (
     "concat_ws(NULL, c)", "concat_ws('-', s, CAST(NULL AS ARRAY<STRING>))",
     "concat(s, i, d)", "concat(d, f)", "length(d)", "upper(f)", "instr(d, '.')", "substring(d, 1, 2)",
     "i << 2", "i >> 1 + 1", "i >>> 1", "l << i", "l >> 3", "l >>> 60", "i & 1 << 3 | 2", "i << 31 << 1",
-    "transform(array(i), x -> x >> 1)",
 )  # fmt: skip
 
 

@@ -174,7 +174,7 @@ class _Expressions:
         return left
 
     def _shift_operator(self) -> str | None:
-        """The longest of <<, >> and >>> at the cursor. Its signs are tokens of their own that touch each other."""
+        """The longest shift operator at the cursor. Its signs are tokens of their own that touch each other."""
         first, second, third = (self.cursor.peek(i) for i in range(3))
         if first.upper not in ("<", ">") or second.upper != first.upper or second.start != first.end:
             return None
