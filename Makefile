@@ -140,7 +140,7 @@ docs: $(STAMP) ## Build the documentation site into site/
 	@$(BIN)/python -c 'import mkdocs, material' 2>/dev/null || $(PIP) --editable '.[docs]'
 	@$(BIN)/python scripts/api_page.py
 	@$(BIN)/python scripts/plots.py
-	@$(BIN)/python -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 screenshots: $(STAMP) ## Take the pictures in docs/images: the live page in headless Chromium, the terminal views in tmux
