@@ -15,13 +15,15 @@ _WIDTH, _LABELS, _BAR, _GAP = 760, 210, 18, 12
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A bar chart of a table: `section` and `header` find it, `title` stands above it. `series` are its columns."""
+    """A bar chart of a table: `section`, `after` and `header` find it, `title` stands above it. `series` are its
+    columns. `after` is a text of the section before the table, for sections with several alike."""
 
     name: str
     section: str
     header: str
     title: str
     series: tuple[str, ...]
+    after: str = ""
 
 
 PLOTS = (
@@ -59,6 +61,7 @@ PLOTS = (
 def table(page: str, plot: Plot) -> list[tuple[str, list[float | None]]]:
     """The rows of the table that a plot shows: label and values, None for an empty cell."""
     section = page[page.index(f"\n## {plot.section}\n") :]
+    section = section[section.index(plot.after) :]
     lines = section[section.index(f"\n{plot.header}") + 1 :].split("\n\n")[0].split("\n")[2:]
     rows = []
     for line in lines:
