@@ -16,7 +16,8 @@ _WIDTH, _LABELS, _BAR, _GAP = 760, 210, 18, 12
 @dataclass(frozen=True, slots=True)
 class Plot:
     """A bar chart of a table: `section`, `after` and `header` find it, `title` stands above it. `series` are its
-    columns. `after` is a text of the section before the table, for sections with several alike."""
+    columns. `after` is a text before the table, for sections with several alike; without it on the page there is no
+    plot."""
 
     name: str
     section: str
@@ -55,6 +56,17 @@ PLOTS = (
         title="Milliseconds per small epoch (less is better)",
         series=("ms",),
     ),
+)
+PLOTS += tuple(
+    Plot(
+        name=f"peers-{workload}",
+        section="make bench-peers",
+        header="| rows/s | headrace |",
+        title=f"Rows/s of N pipelines, workload ({workload})",
+        series=("headrace", "Flink statement set", "N Spark queries", "DuckDB, one pass"),
+        after=f"\n({workload}) ",
+    )
+    for workload in "abcd"
 )
 
 
@@ -117,7 +129,8 @@ def _lines(plot: Plot, rows: list[tuple[str, list[float | None]]]) -> Iterator[s
 def plots() -> dict[Path, str]:
     """Every picture, by its path."""
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    return {DOCS / "images" / f"bench-{plot.name}.svg": draw(plot, table(page, plot)) for plot in PLOTS}
+    shown = (plot for plot in PLOTS if plot.after in page)
+    return {DOCS / "images" / f"bench-{plot.name}.svg": draw(plot, table(page, plot)) for plot in shown}
 
 
 if __name__ == "__main__":

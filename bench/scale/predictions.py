@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -72,14 +73,13 @@ class SparkCosts:
     bridged_mb: float
 
 
-def check_peers(report: Report, model: CostModel, stored: Mapping[str, object], say: Say) -> SparkCosts | None:
+def check_peers(report: Report, model: CostModel, stored: Mapping[str, Any], say: Say) -> SparkCosts | None:
     """The CPU seconds of headrace's process tree in the stored runs of bench-peers."""
     runs: list[tuple[str, int, float, float, float]] = []  # name, N, ours, bridged MB, measured
     for name in ("a", "b", "c"):
-        plain = stored.get(name)
-        if not isinstance(plain, dict):
+        if name not in stored:
             continue
-        found = Comparison.of(plain)
+        found = Comparison.of(stored[name]["result"])
         for count, rounds in found.runs.get("headrace", {}).items():
             ours, bridged, epochs = run_cost(model, name, count, found)
             runs.append((name, count, ours, bridged, statistics.median(run.cpu for run in rounds)))
