@@ -41,11 +41,16 @@ QUICK_COMBINATIONS = ["50000:32", "5000:300", "50000:300"]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    parser.add_argument("--quick", action="store_true", help="fewer rows, rounds and N: about 5 minutes instead of 20")
-    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}, with commas")
+    parser.add_argument("--quick", action="store_true", help="fewer rows, rounds and N: about 7 minutes instead of 25")
+    parser.add_argument(
+        "--only", help=f"some of {', '.join(PARTS)}, with commas; all without it, with --quick all but flame"
+    )
     parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"some of {', '.join(SYSTEMS)}, with commas")
     options = parser.parse_args()
-    parts, names = options.only.split(","), options.systems.split(",")
+    parts = (
+        options.only.split(",") if options.only else [part for part in PARTS if part != "flame" or not options.quick]
+    )
+    names = options.systems.split(",")
     unknown = (set(parts) - set(PARTS)) | (set(names) - set(SYSTEMS))
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
@@ -91,7 +96,7 @@ def _part(part: str, effort: Effort, names: list[str], quick: bool, work: Path, 
         judge(report, found)
         return found.plain()
     if part == "e":
-        seen = watch(QUICK_COMBINATIONS if quick else COMBINATIONS, 10 if quick else 20, say)
+        seen = watch(QUICK_COMBINATIONS if quick else COMBINATIONS, 8 if quick else 15, say)
         say("\n".join(["", *latencies([Latency(**one) for one in seen]), ""]))
         judge_latency(report, [Latency(**one) for one in seen])
         return seen
