@@ -27,7 +27,7 @@ class Plot:
     after: str = ""
 
 
-PLOTS = (
+PLOTS: tuple[Plot, ...] = (
     Plot(
         name="shared",
         section="make bench-shared",

@@ -10,7 +10,7 @@ import pytest
 from bench.peers import contender as contenders
 from bench.peers.comparison import QUICK, compare
 from bench.peers.contender import Contender, ContenderFailed
-from bench.peers.environments import System
+from bench.peers.environments import System, sources
 
 SCRIPT = """
 import os, time
@@ -38,7 +38,7 @@ serve(Fake)
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
     (tmp_path / "fake_system.py").write_text(SCRIPT)
-    here = contenders.sources(System("x", "x"))
+    here = sources(System("x", "x"))
     monkeypatch.setattr(contenders, "sources", lambda system: [*here, tmp_path])
     return System("fake", "fake_system")
 

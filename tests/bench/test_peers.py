@@ -22,6 +22,7 @@ from bench.peers.run_duckdb import DuckDB
 from bench.peers.workloads import WORKLOADS, different
 from bench.report import Report
 from headrace.sql import parse_script
+from scripts import plots
 
 
 def test_32_different_queries_have_eight_key_sets_eight_windows_and_ten_columns() -> None:
@@ -172,7 +173,7 @@ def test_stored_results_take_the_place_of_older_ones_on_the_page(
 ) -> None:
     monkeypatch.setattr(tables, "RESULTS", tmp_path / "results.json")
     monkeypatch.setattr(tables, "PAGE", tmp_path / "page.md")
-    monkeypatch.setattr(tables.plots, "plots", dict)
+    monkeypatch.setattr(plots, "plots", dict)
     monkeypatch.setattr("sys.argv", ["tables", "--write"])
     part = {"quick": True, "date": "a day", "load": [1.2, 2.6], "cores": 2, "figures": ["ok x 1"]}
     (tmp_path / "page.md").write_text(f"above\n{tables.BEGIN}\nold\n{tables.END}\nbelow\n")
