@@ -211,6 +211,18 @@ class InUse(SqlError):
     code = "IN_USE"
 
 
+class CyclicStreams(SqlError):
+    code = "CYCLIC_STREAMS"
+
+
+class UnfinishedRows(SqlError):
+    code = "UNFINISHED_ROWS"
+
+
+class SchemaChanged(SqlError):
+    code = "SCHEMA_CHANGED"
+
+
 class StreamIdle(SqlError):
     code = "STREAM_IDLE"
 

@@ -15,6 +15,7 @@ from headrace.sql.names import Names
 from headrace.sql.parse.dialect import statement_ends
 from headrace.sql.parse.script import cut_limit, parse_script
 from headrace.sql.parse.statements import (
+    CreateDerivedStream,
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -34,6 +35,7 @@ from headrace.sql.planner import Planned, plan_on_shared_host, plan_pipeline
 from headrace.sql.views import define_view
 
 __all__ = [
+    "CreateDerivedStream",
     "CreatePipeline",
     "CreateSink",
     "CreateStream",
