@@ -93,7 +93,6 @@ from headrace.state.sealing import seal_sink, seal_stream, supply, supply_sink
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import require_savepoint_name
 
-
 NOWHERE = Span("", 0, 0)
 
 

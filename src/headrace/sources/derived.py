@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Literal
 
 from headrace.base.options import choice, option, size, text
-from headrace.errors import BadOption
 from headrace.formats.arrow_files import StreamBatch
 from headrace.formats.format_kind import Format
 from headrace.formats.tables import TableFormat, UnitRows
@@ -133,19 +132,10 @@ def _places(epochs: list[FeedEpoch]) -> Iterator[Place]:
             yield Place(epoch.position, number, segment)
 
 
-def _refuse(stream: StreamDef, settings: DerivedSettings) -> None:
-    raise BadOption(
-        "a stream of a pipeline's output is not declared with source 'pipeline'",
-        advice=f"Write CREATE STREAM {stream.name} AS PIPELINE ..., or CREATE PIPELINE ... INTO STREAM {stream.name}.",
-        option="source",
-    )
-
-
 PIPELINE = SourceKind(
     name=DERIVED,
     help="the output of a pipeline (CREATE STREAM ... AS PIPELINE)",
     settings=DerivedSettings,
     build=DerivedSource,
-    check_settings=_refuse,
     changeable=("backpressure", "max_backlog"),
 )
