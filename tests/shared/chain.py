@@ -5,15 +5,18 @@ A test steps the streams in any order, ends the process at any place of any stre
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import json
 from collections import Counter
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.control.acks import Ack
 from headrace.hub.hub import Hub
 from headrace.hub.reconciler import Reconciler
 from headrace.model.program import Meaning, SinkDef
@@ -67,13 +70,19 @@ class _Waits(QueryWaits):
     def until_held(self, timeout: float) -> bool:
         return True  # no epoch is in flight between two steps
 
+    def until_paused(self, ack: Future[Ack], timeout: float) -> bool:
+        while not ack.done():
+            assert self._chain.step(self._of.stream.name), "a barrier begins an epoch"
+        return True
+
 
 class Chain:
     """A hub on `directory` whose streams are stepped by the test."""
 
-    def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
-        self.directory, self.checkpoints = directory, dict[str, Checkpoint]()
-        self.kept: dict[SinkKey, list[Any]] = {}
+    def __init__(self, directory: Path, patch: pytest.MonkeyPatch, like: Chain | None = None) -> None:
+        """`like` is another one whose streams and sinks this one continues."""
+        self.directory, self.checkpoints = directory, dict[str, Checkpoint]() if like is None else like.checkpoints
+        self.kept: dict[SinkKey, list[Any]] = {} if like is None else like.kept
         self.queries: dict[str, MiniQuery] = {}
         self.failed: list[tuple[Reconciler, StreamFailures]] = []
 
@@ -95,6 +104,10 @@ class Chain:
         """Release the directory as a dead process would, and open it again."""
         self.hub.close(drain=False)
         return self.open()
+
+    def copied(self) -> tuple[dict[str, Checkpoint], dict[SinkKey, list[Any]]]:
+        """What Spark and the sinks have now."""
+        return copy.deepcopy(self.checkpoints), copy.deepcopy(self.kept)
 
     def sql(self, text: str) -> list[Any]:
         return self.hub.sql(text)

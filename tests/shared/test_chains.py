@@ -19,8 +19,10 @@ from headrace.errors import (
     UnknownOption,
     UnknownPipeline,
 )
+from headrace.state.restore import restore
 from tests.e2e.support import put
 from tests.shared.chain import Chain, at, record
+from tests.shared.mini import Crash
 
 RAW = """
 CREATE STREAM raw (ts TIMESTAMP, k STRING, v BIGINT, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)
@@ -118,7 +120,9 @@ def test_one_cleaning_pipeline_serves_many_and_an_existing_pipeline_becomes_a_st
     chain.sql("CREATE STREAM good AS PIPELINE clean WITH (max_rows = 10)")
     assert chain.hub.pipelines["clean"].status().state == "running"
     chain.sql("CREATE PIPELINE big INTO o AS SELECT k, w FROM good WHERE w > 5")
-    chain.sql("CREATE VIEW small AS SELECT k, w FROM good WHERE w <= 5; CREATE PIPELINE s INTO o AS SELECT * FROM small")
+    chain.sql(
+        "CREATE VIEW small AS SELECT k, w FROM good WHERE w <= 5; CREATE PIPELINE s INTO o AS SELECT * FROM small"
+    )
     feed(chain, "2", record(2, k="a", v=2), record(3, k="b", v=None), record(4, k="c", v=9))
     chain.drain()
     assert (chain.rows("big"), chain.rows("s")) == ([("c", 10)], [("a", 3)])
@@ -158,8 +162,6 @@ def test_sessions_over_windows_and_a_chain_of_three(chain: Chain) -> None:
 @pytest.mark.parametrize("place", ["logged", "tasks", "lanes", "committed"])
 @pytest.mark.parametrize("victim", ["raw", "seconds"])
 def test_a_crash_anywhere_in_a_chain_loses_and_doubles_nothing(chain: Chain, victim: str, place: str) -> None:
-    from tests.shared.mini import Crash
-
     chain.sql(SUMS)
     rows = some_rows(240)
     for part in range(8):
@@ -273,3 +275,14 @@ def test_a_savepoint_of_one_stream_takes_the_chain_along_and_restores_one_cut(
     chain.step("raw")  # the feed holds rows that the second stream has not read
     path = chain.hub.savepoint("half", stream="seconds")
     assert {p.name for p in (path / "streams").iterdir()} == {"raw", "seconds"}
+    saved = chain.copied()
+    feed(chain, "2", *lines(rows[80:]))
+    assert chain.hub.wait_until_end(60)
+    assert chain.bag("per_minute") == per_minute(rows)
+    chain.hub.close()
+    chain.checkpoints, chain.kept = saved
+    restore(path, tmp_path / "restored")
+    again = Chain(tmp_path / "restored", monkeypatch, like=chain)
+    again.drain()
+    assert again.hub.wait_until_end(60)
+    assert again.bag("per_minute") == per_minute(rows)

@@ -28,10 +28,11 @@ from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks.feed_sink import FEED
 from headrace.sources import SOURCES
 from headrace.sources.derived import DerivedSettings
-from headrace.sql import CreateDerivedStream, CreatePipeline, Planned
+from headrace.sql import CreateDerivedStream, CreatePipeline, Planned, Select
 from headrace.sql.define import checked_options
 from headrace.sql.parse.statements import DerivedWatermark, StreamOutlet
 from headrace.sql.plan.event_times import inherited
+from headrace.sql.views import tables_read
 from headrace.state.catalog import Catalog
 from headrace.state.state_dir import directory_name
 
@@ -41,6 +42,12 @@ _SETTABLE = (
     *(o for o in SOURCES[DERIVED].options if o.name not in ("pipeline", "event_time")),
     *(o for o in STREAM_OPTIONS if o.name != "dead_letter_sink"),
 )
+
+
+def unchecked_stream(name: str, pipeline: str) -> StreamDef:
+    """A stream whose columns are not known yet."""
+    options = {"pipeline": pipeline, "event_time": "rows"}
+    return StreamDef(name, Schema(()), None, 0, source=DERIVED, format=FORMAT, options=options)
 
 
 def derived_stream(statement: CreateDerivedStream, planned: Planned) -> StreamDef:
@@ -209,6 +216,20 @@ def refuse_read_output(catalog: Catalog, pipeline: str, span: Span) -> None:
             name=pipeline,
             users=users,
         )
+
+
+def unchecked_input(statement: CreatePipeline | Select, catalog: Catalog) -> StreamDef | None:
+    """A stream that a query reads and whose columns are not known: only Spark can check the pipeline that feeds it, and
+    has not done so yet."""
+    query = statement.query
+    names = list(tables_read(query, statement.span.text, statement.query_start, statement.query_end))
+    while names:
+        name = names.pop()
+        stream, view = catalog.stream(name), catalog.view(name)
+        if stream is not None and not len(stream.schema):
+            return stream
+        names += view.reads if view is not None else ()
+    return None
 
 
 def in_order(catalog: Catalog, streams: list[str]) -> list[str]:

@@ -36,6 +36,8 @@ from headrace.hub.chains import (
     refuse_last_outlet,
     refuse_other_stream,
     refuse_read_output,
+    unchecked_input,
+    unchecked_stream,
     without_feed,
 )
 from headrace.hub.effects import ScriptEffects, StreamChange, only_leaves
@@ -234,6 +236,10 @@ class Draft:
         answer = Result(f"created pipeline {statement.name}")
         if old is not None and statement.if_not_exists:
             return kept("pipeline", old.definition.name, self._declares(statement, old.definition))
+        if self.spark is None and unchecked_input(statement, self.catalog) is not None:
+            for outlet in statement.streams:
+                self.catalog = self.catalog.with_stream(unchecked_stream(outlet.name, statement.name))
+            return answer
         planned = self._plan(statement)
         streams = self._outlet_streams(statement, planned)
         new = self._definition(statement, planned, streams)
@@ -276,6 +282,8 @@ class Draft:
         return replaced_view(new.name, [p.name for p in users if old.name in [v.name for v in p.views]])
 
     def _planned_view(self, statement: CreateView, catalog: Catalog) -> ViewDef:
+        if self.spark is None and unchecked_input(statement.body, catalog) is not None:
+            return define_view(statement, catalog, lambda _: None)[0]
         view, planned = define_view(
             statement, catalog, lambda query: plan_pipeline(query, catalog, self.meaning, self.spark)
         )

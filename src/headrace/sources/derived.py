@@ -29,6 +29,7 @@ from headrace.sinks.feed_log import FeedEpoch, FeedLog, FeedSegment, read_segmen
 from headrace.sources.source_kind import InputSplit, RawChunk, SourceKind, SourceOffset, WallClock
 
 CONSUMER = "stream"
+NO_ROOM = "no_room"  # the reason of rows that found no room (backpressure 'drop')
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class DerivedSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SegmentPlace:
     """A segment, the position of its epoch, and its number there."""
 
     position: int
@@ -60,17 +61,20 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class FeedSplit:
     """Segments of a feed. `event_time` is how far the stream has come at the end of the epoch; the rows tell it if
-    `timed` is false."""
+    `timed` is false. `dropped` rows of the epoch found no room in the feed."""
 
     stream: str
     directory: str
-    places: tuple[Place, ...]
+    places: tuple[SegmentPlace, ...]
     timed: bool
     event_time: int | None
+    dropped: int = 0
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
         assert isinstance(fmt, TableFormat), "a feed holds columns"
         directory = Path(self.directory)
+        if self.dropped:
+            yield RawChunk(self.stream, 0, b"", left_out={NO_ROOM: self.dropped})
         for place in self.places:
             origin, first = f"{self.stream}/{place.position:012}-{place.number:04}", 0
             path = str(directory / place.segment.file)
@@ -104,7 +108,7 @@ class DerivedSource:
         epochs = self._log.epochs(int(start["position"]), int(end["position"]))
         if not epochs:
             return []
-        groups: list[list[Place]] = [[] for _ in range(max(1, parallelism))]
+        groups: list[list[SegmentPlace]] = [[] for _ in range(max(1, parallelism))]
         sizes = [0] * len(groups)
         for place in _places(epochs):
             smallest = sizes.index(min(sizes))
@@ -113,7 +117,11 @@ class DerivedSource:
         reached = epochs[-1].watermark if self._timed else None
         used = [g for g in groups if g] or [[]]
         directory = str(self._log.segments)
-        return [FeedSplit(self._stream, directory, tuple(g), self._timed, reached) for g in used]
+        lost = [sum(epoch.dropped for epoch in epochs), *(0 for _ in used[1:])]  # counted once
+        return [
+            FeedSplit(self._stream, directory, tuple(group), self._timed, reached, dropped)
+            for group, dropped in zip(used, lost, strict=True)
+        ]
 
     def exhausted(self, at: SourceOffset) -> bool:
         return int(at["position"]) >= self._log.end()
@@ -126,10 +134,10 @@ class DerivedSource:
         self._log.advance(CONSUMER, int(end["position"]))
 
 
-def _places(epochs: list[FeedEpoch]) -> Iterator[Place]:
+def _places(epochs: list[FeedEpoch]) -> Iterator[SegmentPlace]:
     for epoch in epochs:
         for number, segment in enumerate(epoch.segments):
-            yield Place(epoch.position, number, segment)
+            yield SegmentPlace(epoch.position, number, segment)
 
 
 PIPELINE = SourceKind(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from headrace.base.unknown import unknown
 from headrace.errors import InternalError, Span, SparkRefused, SqlError, UnknownSink, UnknownStream, UnsupportedOnShared
 from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef, ViewDef
+from headrace.sinks.feed_sink import FEED
 from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
 from headrace.sql.functions.time_functions import CLOCKS
@@ -206,4 +207,5 @@ def _sinks(statement: CreatePipeline, names: Names) -> tuple[SinkDef, ...]:
         if sink is None:
             raise unknown(UnknownSink, "sink", name, names.sink_names(), span=span)
         found.append(sink)
-    return tuple(found)
+    # The hub makes the feeds themselves; a plan only says where the rows go.
+    return (*found, *(SinkDef(f"stream {outlet.name}", FEED.name, {}) for outlet in statement.streams))
