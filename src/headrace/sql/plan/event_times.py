@@ -75,7 +75,7 @@ def inherited(times: dict[TimePath, EventTime]) -> EventTime | None:
 def _time_of(shape: Shape, index: int, expr: Expr, field: str) -> EventTime | None:
     """The event time that an output is, or that its field is."""
     if isinstance(expr, FieldOf) and not field:
-        expr, field = expr.input, expr.name.lower()
+        field, expr = expr.name.lower(), expr.input
     if not isinstance(expr, ColumnRef):
         return None
     if shape.aggregate is None:
@@ -84,7 +84,7 @@ def _time_of(shape: Shape, index: int, expr: Expr, field: str) -> EventTime | No
         return None
     key = shape.aggregate.keys[expr.index].expr
     if isinstance(key, FieldOf) and not field:
-        key, field = key.input, key.name.lower()
+        field, key = key.name.lower(), key.input
     if not isinstance(key, ColumnRef):
         return None
     if shape.window is None or key.index < shape.window.width:
