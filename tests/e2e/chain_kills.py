@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from headrace.sinks.feed_log import FeedLog, stream_feed
 from tests.e2e.kills import Case, read
@@ -54,9 +55,10 @@ class ChainCase(Case):
         plain = Counter((r["id"], r["k"], r["v"]) for r in rows)
         summed = Counter((start, k, n, parts[start, k]) for (start, k), n in sums.items())
         for path in self.outputs:
-            columns, wanted = ("id", "k", "v"), plain
+            columns: tuple[str, ...] = ("id", "k", "v")
+            wanted: Counter[tuple[Any, ...]] = Counter(plain)
             if path.name.startswith("summed"):
-                columns, wanted = ("start", "k", "n", "tens"), summed
+                columns, wanted = ("start", "k", "n", "tens"), Counter(summed)
             found = Counter(read(path, columns))
             assert found == wanted, (
                 f"{path.name}: {found.total()} rows, wanted {wanted.total()}; "
