@@ -81,7 +81,8 @@ class Chain:
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch, like: Chain | None = None) -> None:
         """`like` is another one whose streams and sinks this one continues."""
-        self.directory, self.checkpoints = directory, dict[str, Checkpoint]() if like is None else like.checkpoints
+        self.directory = directory
+        self.checkpoints: dict[str, Checkpoint] = {} if like is None else like.checkpoints
         self.kept: dict[SinkKey, list[Any]] = {} if like is None else like.kept
         self.queries: dict[str, MiniQuery] = {}
         self.failed: list[tuple[Reconciler, StreamFailures]] = []

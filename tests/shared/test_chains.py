@@ -53,8 +53,8 @@ def per_minute(rows: list[tuple[float, str, int]], width: float = 60) -> Counter
     """The oracle of SUMS: the largest sum of a second in each minute, as (minute, key, top, seconds)."""
     seconds: dict[tuple[int, str], int] = {}
     for moment, key, value in rows:
-        second = (int(moment) + 1, key)
-        seconds[second] = seconds.get(second, 0) + value
+        group = (int(moment) + 1, key)
+        seconds[group] = seconds.get(group, 0) + value
     minutes: dict[tuple[float, str], list[int]] = {}
     for (second, key), total in seconds.items():
         minutes.setdefault((second // width * width, key), []).append(total)
