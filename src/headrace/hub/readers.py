@@ -28,7 +28,7 @@ from headrace.sinks.feed_sink import FEED
 from headrace.sql import Select, parse_script
 from headrace.state.catalog import PipelineRecord
 from headrace.state.notices import Notice, RowsUnwanted, RowsWanted
-from headrace.state.readers import ANSWERS, ReaderAnswer, forget_answer, give_answer
+from headrace.state.reader_answers import ANSWERS, ReaderAnswer, forget_answer, give_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -31,7 +31,7 @@ from headrace.model.schema import Schema
 from headrace.sinks.feed_log import FeedLog, FeedSegment, read_segments
 from headrace.state.catalog import CatalogFile
 from headrace.state.notices import RowsUnwanted, RowsWanted, send_notice
-from headrace.state.readers import ANSWERS, ReaderAnswer, answer_of
+from headrace.state.reader_answers import ANSWERS, ReaderAnswer, answer_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
