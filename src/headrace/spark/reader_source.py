@@ -69,10 +69,8 @@ class SharedRows(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> StructType:
-        from headrace.spark.staged_input import spark_schema
-
-        return spark_schema(self._columns()[1])
+    def schema(self) -> str:
+        return ", ".join("`" + f.name.replace("`", "``") + f"` {f.type.ddl}" for f in self._columns()[1])
 
     def streamReader(self, schema: StructType) -> StreamRows:
         stream, columns = self._columns()
