@@ -500,6 +500,10 @@ class OutputChanged(DataError):
     code = "OUTPUT_CHANGED"
 
 
+class TableTooLarge(UserError):
+    code = "TABLE_TOO_LARGE"
+
+
 class QueryTimeout(UserError):
     code = "QUERY_TIMEOUT"
 
