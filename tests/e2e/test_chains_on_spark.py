@@ -43,8 +43,7 @@ def test_every_query_over_a_chain_gives_the_rows_of_spark_batch(spark: SparkSess
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1")
     rows = [as_json(row) for row in events(ROWS, SEED)]
-    for i in range(3):
-        put(tmp_path / "in" / f"{i}.json", rows[i * 200 : (i + 1) * 200])
+    (tmp_path / "in").mkdir()
     script = [
         f"CREATE STREAM events ({COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL {DELAY}) WITH (source = 'files', "
         f"format = 'json', path = '{tmp_path / 'in'}', max_epoch_bytes = '40kb')",
@@ -54,7 +53,10 @@ def test_every_query_over_a_chain_gives_the_rows_of_spark_batch(spark: SparkSess
         *(f"CREATE PIPELINE {name} INTO m AS {query}" for name, query in QUERIES.items()),
     ]
     with headrace.connect(tmp_path / "state", spark=session, buckets=2) as hub:
-        hub.sql(";\n".join(script))
+        for statement in script:  # one query starts at a time, before there is any row
+            hub.sql(statement)
+        for i in range(3):
+            put(tmp_path / "in" / f"{i}.json", rows[i * 200 : (i + 1) * 200])
         assert hub.wait_until_end(400)
         found = {name: rows_of(hub.pipelines[name].results()) for name in QUERIES}
         late = {name: p.status().late for name, p in hub.pipelines.items() if p.status().late}
@@ -76,7 +78,7 @@ def test_every_query_over_a_chain_gives_the_rows_of_spark_batch(spark: SparkSess
 def test_a_chain_that_is_killed_over_and_over_loses_and_doubles_nothing(tmp_path: Path) -> None:
     case = ChainCase(tmp_path, rows=900, epoch_bytes=8_000).prepare()
     # The driver dies when an epoch is in the feed and not yet in Spark's log; then between two outlets of a pipeline.
-    assert case.run("after-feed-manifest@4") == -9
-    assert case.run("between-sinks@3") == -9
-    assert case.run() == 0
+    assert case.run("after-feed-manifest@4", seconds=600) == -9
+    assert case.run("between-sinks@3", seconds=600) == -9
+    assert case.run(seconds=600) == 0
     case.check()
