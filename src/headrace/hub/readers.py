@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Reader:
+class _OpenReader:
     """A reader that was asked for. `pipeline` is set when it has joined its stream."""
 
     stream: str
@@ -51,7 +51,7 @@ class Readers:
 
     def __init__(self, reconciler: Reconciler, draft: Callable[[], Draft]) -> None:
         self._reconciler, self._draft = reconciler, draft
-        self._readers: dict[str, _Reader] = {}
+        self._readers: dict[str, _OpenReader] = {}
         self._work: list[Callable[[], None]] = []
         self._changed = threading.Condition()
         self._closed = False
@@ -78,7 +78,7 @@ class Readers:
             if self._closed:
                 return
             if isinstance(notice, RowsWanted) and notice.reader not in self._readers:
-                self._readers[notice.reader] = _Reader(notice.stream, notice.pid)
+                self._readers[notice.reader] = _OpenReader(notice.stream, notice.pid)
                 self._work.append(lambda: self._open(notice))
             elif isinstance(notice, RowsUnwanted):
                 self._work.append(lambda: self._end(notice.reader))
