@@ -14,6 +14,7 @@ from headrace.errors import (
     HeadraceError,
     InUse,
     SchemaChanged,
+    StreamFailed,
     UnfinishedRows,
     UnknownColumn,
     UnknownOption,
@@ -286,3 +287,30 @@ def test_a_savepoint_of_one_stream_takes_the_chain_along_and_restores_one_cut(
     again.drain()
     assert again.hub.wait_until_end(60)
     assert again.bag("per_minute") == per_minute(rows)
+
+
+def test_a_script_that_is_rolled_back_leaves_the_chain_as_it_was(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that the script dropped is declared again, and gets the rows from then on."""
+    chain.sql("CREATE PIPELINE clean INTO p, STREAM good AS SELECT ts, k, v FROM raw")
+    launch = chain.launch
+
+    def refuse(request: Any) -> Any:
+        if request.stream == "other":
+            raise StreamFailed("it cannot start")
+        return launch(request)
+
+    monkeypatch.setattr(chain, "launch", refuse)
+    other = chain.directory.parent / "in"
+    with pytest.raises(StreamFailed):
+        chain.sql(
+            "DROP STREAM good; CREATE PIPELINE two INTO p, STREAM better AS SELECT ts, k FROM raw;"
+            f"CREATE STREAM other (k STRING) WITH (source = 'files', format = 'json', path = '{other}');"
+            "CREATE PIPELINE x INTO o AS SELECT k FROM other"
+        )
+    assert set(chain.hub.catalog.streams) == {"raw", "good"}
+    assert set(chain.hub.catalog.pipelines) == {"clean"}
+    chain.sql("CREATE PIPELINE reads INTO o AS SELECT k FROM good")
+    feed(chain, "1", record(1, k="a", v=1))
+    chain.drain()
+    assert chain.rows("reads") == [("a",)]
+    assert {p.name for p in (chain.directory / "streams").iterdir()} == {"raw", "good"}

@@ -278,6 +278,7 @@ class Reconciler:
             changed = {n for n in after.streams if not _continues(self.catalog.stream(n), catalog.stream(n))}
             self.reserve.with_room(partial(self._forget, changed))
             self.reserve.with_room(partial(self.declarations.save, catalog))
+            self._make_feeds()
             cancelled = withdrawn(catalog, before, after)
             for name in script.streams & set(catalog.streams):
                 runtime, pipelines, exits = self.runtime(name), catalog.running(name), catalog.ended_on(name)
