@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from headrace.errors import (
     AlreadyExists,
@@ -24,6 +27,7 @@ from headrace.state.restore import restore
 from tests.e2e.support import put
 from tests.shared.chain import Chain, at, record
 from tests.shared.mini import Crash
+from tests.strategies import examples
 
 RAW = """
 CREATE STREAM raw (ts TIMESTAMP, k STRING, v BIGINT, WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS)
@@ -314,3 +318,36 @@ def test_a_script_that_is_rolled_back_leaves_the_chain_as_it_was(chain: Chain, m
     chain.drain()
     assert chain.rows("reads") == [("a",)]
     assert {p.name for p in (chain.directory / "streams").iterdir()} == {"raw", "good"}
+
+
+@settings(max_examples=examples(10), suppress_health_check=list(HealthCheck), deadline=None)
+@given(
+    cuts=st.lists(st.integers(1, 40), min_size=1, max_size=8),
+    schedule=st.lists(st.sampled_from(["raw", "seconds", "raw crash", "seconds crash"]), max_size=20),
+    step=st.sampled_from([0.25, 0.5, 1.25, 7.5]),
+)
+def test_the_output_does_not_depend_on_how_the_input_and_the_streams_are_cut(
+    cuts: list[int], schedule: list[str], step: float
+) -> None:
+    rows = [(i * step, "ab"[i % 2], i % 13) for i in range(sum(cuts))]
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        (Path(place) / "in").mkdir()
+        chain = Chain(Path(place) / "state", patch)
+        chain.sql(RAW.format(path=Path(place) / "in") + SUMS)
+        plan, given_rows = iter(schedule), 0
+        for number, size in enumerate(cuts):
+            feed(chain, f"{number:03}", *lines(rows[given_rows : given_rows + size]))
+            given_rows += size
+            for _ in range(3):
+                stream, _, crash = next(plan, "").partition(" ")
+                if stream:
+                    chain.checkpoint(stream).crash = "lanes" if crash else ""
+                    try:
+                        chain.step(stream)
+                    except Crash:
+                        chain.crash()
+        for kept in chain.checkpoints.values():
+            kept.crash = ""
+        assert chain.hub.wait_until_end(60)
+        assert chain.bag("per_minute") == per_minute(rows)
+        chain.hub.close()
