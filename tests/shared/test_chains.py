@@ -351,3 +351,14 @@ def test_the_output_does_not_depend_on_how_the_input_and_the_streams_are_cut(
         assert chain.hub.wait_until_end(60)
         assert chain.bag("per_minute") == per_minute(rows)
         chain.hub.close()
+
+
+def test_an_altered_pipeline_goes_on_feeding_the_stream(chain: Chain) -> None:
+    chain.sql("CREATE PIPELINE clean INTO STREAM good (WATERMARK FOR ts AS ts) AS SELECT ts, k, v FROM raw")
+    chain.sql("CREATE PIPELINE reads INTO o AS SELECT v FROM good")
+    chain.sql("ALTER PIPELINE clean SET (host = 'shared')")
+    chain.sql("ALTER PIPELINE clean INTO p, STREAM good")
+    chain.sql("ALTER PIPELINE clean AS SELECT ts, k, v * 2 AS v FROM raw")
+    feed(chain, "1", record(1, k="a", v=2))
+    chain.drain()
+    assert (chain.rows("reads"), len(chain.rows("clean"))) == ([(4,)], 1)

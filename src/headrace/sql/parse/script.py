@@ -449,7 +449,9 @@ class _Statements:
     def create_pipeline(self, name: str, or_replace: bool, if_not_exists: bool) -> CreatePipeline:
         cursor = self.cursor
         cursor.expect("INTO", "and the names of the sinks")
+        start = cursor.token.start
         sinks, spans, streams = self.outlets()
+        into = cursor.span((start, cursor.previous_end))
         options, places = self.options() if cursor.at("WITH") else ({}, {})
         cursor.expect("AS", "before the query")
         query_start = cursor.token.start
@@ -470,6 +472,7 @@ class _Statements:
             spans=places,
             query_start=query_start,
             streams=tuple(streams),
+            into=into,
         )
 
     def stream_outlet(self, before: list[StreamOutlet]) -> StreamOutlet:

@@ -93,8 +93,8 @@ class CreateSink(Statement):
 class CreatePipeline(Statement):
     """CREATE PIPELINE name INTO outlets [WITH (options)] AS query [EMIT CHANGES | EMIT ON CLOSE].
 
-    An outlet is the name of a sink, or STREAM and the name of a stream: `sinks` and `streams`. `emit` is None without
-    an EMIT clause.
+    An outlet is the name of a sink, or STREAM and the name of a stream: `sinks` and `streams`. `into` is where all of
+    them stand. `emit` is None without an EMIT clause.
     """
 
     name: str
@@ -110,6 +110,7 @@ class CreatePipeline(Statement):
     spans: Mapping[str, Span] = field(default_factory=dict)
     query_start: int = 0
     streams: tuple[StreamOutlet, ...] = ()
+    into: Span | None = None
 
     @property
     def query_end(self) -> int:
