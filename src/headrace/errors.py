@@ -466,10 +466,6 @@ class SessionMismatch(UserError):
     code = "SESSION_MISMATCH"
 
 
-class ReaderGone(UserError):
-    code = "READER_GONE"
-
-
 class HubClosed(UserError):
     code = "HUB_CLOSED"
 

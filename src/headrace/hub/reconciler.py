@@ -33,7 +33,7 @@ from headrace.model.program import StreamDef
 from headrace.sources import keeps_progress
 from headrace.state import savepoints
 from headrace.state.catalog import Catalog
-from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, RowsUnwanted, RowsWanted, SourceIdle
+from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, SourceIdle
 from headrace.state.plans import PlanStore
 from headrace.state.sealing import seal_directory, seal_savepoints
 from headrace.state.secrets import Vault
@@ -77,7 +77,6 @@ class Reconciler:
         self._rollout = Rollout(
             self.declarations, self._runtimes, self.reservations, self._background, start_timeout=start_timeout
         )
-        self.on_reader: Callable[[Notice], None] = lambda notice: None  # gets the notices of readers
         # Scripts that are being carried out and may be rolled back, by their `id`: comparing catalogs is slow.
         self._pending: dict[int, DeclaredScript] = {}
         self._background.start()
@@ -152,9 +151,6 @@ class Reconciler:
         self.reconcile([StreamChange(stream.lower(), start=False)])
 
     def _on_notice(self, notice: Notice) -> None:
-        if isinstance(notice, RowsWanted | RowsUnwanted):
-            self.on_reader(notice)
-            return
         runtime = self._runtimes.known(notice.stream)
         if runtime is None:
             return

@@ -61,29 +61,11 @@ class PlanningHeld(Notice):
     """The planner plans no epoch, because the hub asked it to hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsWanted(Notice):
-    """User code wants the rows of the stream as a Spark stream (`headrace.spark.reader_source`). `columns` are names
-    as JSON. The hub answers in a file; until then the notice is repeated."""
-
-    reader: str
-    columns: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsUnwanted(Notice):
-    """A Spark stream of user code has ended."""
-
-    reader: str
-
-
 KINDS: dict[str, type[Notice]] = {
     "planned": EpochPlanned,
     "probing": ProbePlanned,
     "idle": SourceIdle,
     "held": PlanningHeld,
-    "rows": RowsWanted,
-    "no rows": RowsUnwanted,
 }
 _KIND_OF = {made: kind for kind, made in KINDS.items()}
 _TYPES = {"str": str, "int": int, "bool": bool, "float": float}
