@@ -117,8 +117,8 @@ bench-formats: $(STAMP) ## MB/s per core of the formats, beside pyarrow, polars,
 bench-ingress: $(STAMP) ## The shredder, the gateway into its journal beside a plain sink, and through to a window
 	@$(BIN)/python -m bench.ingress
 
-bench-listing: $(STAMP) ## The share of a core that an idle stream with 20,000 files takes
-	@$(BIN)/python -m bench.listing
+bench-listing: $(STAMP) ## The share of a core that an idle stream takes, with 20,000 files and with 1,000,000 by day (4 minutes)
+	@$(BIN)/python -m bench.listing $(if $(QUICK),--quick)
 
 .PHONY: bench-kafka
 bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka source, and one beside a plain consumer (needs Maven)
@@ -131,6 +131,10 @@ bench-sinks: $(STAMP) ## Rows per second of every sink beside its library used d
 .PHONY: test-connectors
 test-connectors: $(STAMP) ## The tests with real servers; a server that cannot be started is a failure
 	@HEADRACE_CONNECTORS=required $(BIN)/python -m pytest tests/connectors
+
+.PHONY: soak-connectors
+soak-connectors: $(STAMP) ## Kill brokers, hubs and workers between real servers, KILLS=60 times, and compare rows (40 minutes)
+	@$(BIN)/python -m tests.soak.connectors --kills $(or $(KILLS),60) $(if $(SEED),--seed $(SEED))
 
 bench-serve: $(STAMP) ## 50 clients of a served hub: what they cost its stream, and how soon a pipeline joins (4 minutes)
 	@$(BIN)/python -m bench.serve

@@ -38,6 +38,7 @@ from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FEEDS, FeedEpoch, FeedLog, FeedSegment, stream_feed, sync_names, write_segment
+from headrace.sinks.outputs import LocalOutput
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.sink_paths import SinkPaths, writing
 from headrace.sinks.staged_sink import StagedSettings
@@ -301,7 +302,7 @@ def _tag(key: SinkKey) -> str:
 
 @contextmanager
 def _writing(name: str, directory: Path) -> Iterator[None]:
-    with writing(SinkPaths(directory, name)):
+    with writing(SinkPaths(LocalOutput(directory), name)):
         yield
 
 
