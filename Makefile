@@ -1,8 +1,8 @@
 # `make demo` and `make test` work on a fresh machine with Python 3.11; everything else hangs on the same set-up.
 
 VENV     ?= .venv
-PYTHON   ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
-                      $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PYTHON   ?= $(shell for p in python3.11 python3; do \
+                      $$p -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo $$p && break; done)
 DURATION ?= 30
 FUZZ_COUNT ?= 20000
 FUZZ_SEED ?= 1
@@ -32,7 +32,7 @@ setup: $(STAMP) ## Make the virtual environment and install
 
 $(STAMP): pyproject.toml constraints.txt
 	@if [ -z "$(PYTHON)" ]; then \
-	  echo "headrace needs Python 3.11 or newer: install it, or name one with PYTHON=/path/to/python3" >&2; exit 2; fi
+	  echo "headrace needs Python 3.11: install it, or name one with PYTHON=/path/to/python3" >&2; exit 2; fi
 	@if ! [ -x $(BIN)/python ]; then \
 	  echo "set-up: virtual environment $(VENV) ($$($(PYTHON) --version))"; \
 	  $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
@@ -144,7 +144,7 @@ docs: $(STAMP) ## Build the documentation site into site/
 	@$(BIN)/python -c 'import mkdocs, material' 2>/dev/null || $(PIP) --editable '.[docs]'
 	@$(BIN)/python scripts/api_page.py
 	@$(BIN)/python scripts/plots.py
-	@$(BIN)/python -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 screenshots: $(STAMP) ## Take the pictures in docs/images: the live page in headless Chromium, the terminal views in tmux
