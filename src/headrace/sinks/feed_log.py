@@ -112,7 +112,7 @@ def feed_directory(stream_directory: Path, instance: int) -> Path:
 def stream_feed(stream_directory: Path) -> Path:
     """The feed whose rows a stream is made of. It belongs to the stream that reads it, not to the one that is read by
     the pipeline: pipelines may be replaced."""
-    return stream_directory / FEEDS / "own"
+    return stream_directory / "input"
 
 
 class FeedLog:

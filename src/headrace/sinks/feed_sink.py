@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from headrace.base.durable import fsync, private_directory
 from headrace.base.faults import fault_point
 from headrace.base.options import choice, integer, option, size, text
 from headrace.errors import EpochMismatch
-from headrace.model.program import SinkDef
+from headrace.model.program import PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FEEDS, FeedEpoch, FeedLog, FeedSegment, stream_feed, sync_names, write_segment
@@ -103,6 +103,28 @@ def is_full(settings: FeedSettings, log: FeedLog) -> bool:
     """True if the stream must pause until a consumer has read more. One epoch may go beyond the limit: its size is not
     known before it has run."""
     return settings.strategy != "drop" and log.backlog().bytes >= settings.most
+
+
+class FeedWatch:
+    """Finds the feeds of a stream that are full. Remembers the manifests that it has parsed, because the planner asks
+    at every poll. One thread at a time."""
+
+    def __init__(self, stream_directory: Path) -> None:
+        self._staging = stream_directory / "staging"  # as `headrace.sinks.staging` has it
+        self._logs: dict[Path, FeedLog] = {}
+
+    def full(self, pipelines: Iterable[PipelineDef]) -> list[str]:
+        """The pipelines whose feeds make the stream pause, by name."""
+        found: dict[Path, FeedLog] = {}
+        full: dict[str, None] = {}
+        for pipeline, sink in ((p, s) for p in pipelines for s in p.sinks if s.kind == NAME):
+            settings = feed_settings(replace(sink, options={"staging": str(self._staging), **sink.options}))
+            place = settings.directory(pipeline.instance)
+            found[place] = self._logs.get(place) or FeedLog(place)
+            if is_full(settings, found[place]):
+                full[pipeline.name] = None
+        self._logs = found
+        return list(full)
 
 
 NOWHERE = Staged(0)  # the receipt for rows of a stream that was dropped
