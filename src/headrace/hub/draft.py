@@ -232,7 +232,8 @@ class Draft:
                 self._leave(old)
                 answer = replaced_pipeline(new, kept_state=False)
         self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
-        self._touch(new.program.stream, wait=True)
+        for stream in new.streams:
+            self._touch(stream, wait=True)
         return answer
 
     # --- views ------------------------------------------------------------------------------------
@@ -357,13 +358,15 @@ class Draft:
     @_apply.register
     def _(self, statement: StartPipeline) -> Result:
         record = require_pipeline(self.catalog, statement.name, statement.span)
-        name, stream = record.definition.name, record.definition.program.stream
-        trouble = query_trouble(self.streams, stream)
-        note = f"; stream {stream} was {trouble}, its query is started again" if trouble else ""
+        name = record.definition.name
+        found = {stream: query_trouble(self.streams, stream) for stream in record.definition.streams}
+        trouble = {stream: state for stream, state in found.items() if state}
+        note = "".join(f"; stream {s} was {state}, its query is started again" for s, state in trouble.items())
         running = record.desired == "running" and not record.detached
         if running and not trouble:
             return Result(f"pipeline {name} is running")
-        self._touch(stream, wait=True, revive=bool(trouble))
+        for stream, state in found.items():
+            self._touch(stream, wait=True, revive=bool(state))
         if running:
             return Result(f"pipeline {name} goes on{note}")
         self._start(record)
@@ -374,15 +377,19 @@ class Draft:
         record = require_pipeline(self.catalog, statement.name, statement.span)
         if record.desired != "running":
             return Result(f"pipeline {record.definition.name} is not running")
-        now, stream = statement.mode == "now", record.definition.program.stream
+        now, running = statement.mode == "now", record.attached
         stopping = record.to("stopping", f"STOP PIPELINE {statement.mode.upper()}")
+        if now:  # its state is dropped
+            stopping = replace(stopping, definition=_without_state(stopping.definition))
         self.catalog = self.catalog.with_pipeline(stopping)
-        self.catalog = self.catalog.with_end(record.attached, flush=statement.close_windows, drop=now)
-        change = self._touch(stream, wait=not now)
-        if now:
-            self._set(replace(change, quick=(*change.quick, record.attached)))
-        else:
-            self._set(replace(change, graceful=(*change.graceful, record.attached)))
+        self.catalog = self.catalog.with_end(running, flush=statement.close_windows, drop=now)
+        for stream in running.streams:
+            change = self._touch(stream, wait=not now)
+            part = running.on_stream(stream)
+            if now:
+                self._set(replace(change, quick=(*change.quick, part)))
+            else:
+                self._set(replace(change, graceful=(*change.graceful, part)))
         return Result(f"stopped pipeline {record.definition.name}")
 
     @_apply.register
@@ -432,17 +439,19 @@ class Draft:
     def _start(self, record: PipelineRecord) -> None:
         if record.desired == "failed":  # its state may be that of half an epoch, so its exit removes all of it
             self._leave(record)
-        definition = record.definition
+        definition = record.definition if record.desired != "failed" else _without_state(record.definition)
         self.catalog = self.catalog.without_stop(definition.instance)
-        change = self._touch(definition.program.stream, wait=True)
-        self._set(replace(change, graceful=tuple(p for p in change.graceful if p.instance != definition.instance)))
+        for stream in definition.streams:
+            change = self._touch(stream, wait=True)
+            self._set(replace(change, graceful=tuple(p for p in change.graceful if p.instance != definition.instance)))
         again = replace(record, definition=replace(definition, generation=definition.generation + 1), detached={})
         self.catalog = self.catalog.with_pipeline(again.to("starting", "START PIPELINE"))
 
     def _leave(self, record: PipelineRecord) -> None:
         """End an instance. Its state is dropped, and open windows emit nothing."""
         self.catalog = self.catalog.with_end(record.definition, flush=False)
-        self._touch(record.definition.program.stream, wait=True)
+        for stream in record.definition.streams:
+            self._touch(stream, wait=True)
 
     def _touch(self, stream: str, *, wait: bool, revive: bool = False) -> StreamChange:
         """Give a stream a new plan."""
@@ -453,6 +462,13 @@ class Draft:
 
     def _set(self, change: StreamChange) -> None:
         self._changes[change.stream] = change
+
+
+def _without_state(pipeline: PipelineDef) -> PipelineDef:
+    """`pipeline`, whose next generation begins without state if its query runs on the dedicated host."""
+    if pipeline.program.dedicated is None:
+        return pipeline
+    return replace(pipeline, fresh=pipeline.generation + 1)
 
 
 def _with_absolute_path(stream: StreamDef) -> StreamDef:

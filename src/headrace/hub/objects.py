@@ -102,7 +102,11 @@ class Stream:
         >>> hub.streams["sensors"].sync() > 0
         True
         """
-        return self._hub.runtime(self.name).barrier(SYNC_TEST).result(timeout).epoch
+        deadline = time.monotonic() + timeout
+        epoch = self._hub.runtime(self.name).barrier(SYNC_TEST).result(timeout).epoch
+        if not self._hub.drain_dedicated(self.name, max(0.1, deadline - time.monotonic())):
+            raise TimeoutError(f"a pipeline on the dedicated host did not read stream {self.name} in {timeout:g} s")
+        return epoch
 
     def ping(self) -> int:
         """Ask the committer for its newest epoch, without waiting for rows.
@@ -201,10 +205,9 @@ class Pipeline:
         (166, 2)
         """
         definition = self._hub.record(self.name).definition
-        runtime = self._hub.runtime(definition.program.stream)
         for candidate, _ in definition.outlets:
             if candidate.kind == "memory" and (sink is None or candidate.name.lower() == sink.lower()):
-                held: Any = runtime.committer.sink(definition, candidate.name)
+                held: Any = self._hub.opened_sink(definition, candidate.name)
                 table: pa.Table = held.read()
                 return table
         raise UnknownSink(

@@ -19,7 +19,8 @@ which read it: the Spark query of a pipeline on the dedicated host, or a stream 
   close.
 - *Loss*. Rows that the strategy `drop` dropped are counted in the epoch that they belong to. Nothing else is left out.
 - *Retention*. Epochs from the smallest position of all consumers on are kept. Without a consumer everything is kept.
-  Register before the first row that you need is written. The newest epoch always stays: it holds the position count.
+  Register before the first row that you need is written. The manifest of the newest epoch always stays: it holds the
+  position count.
 - *Damage*. A manifest or a segment that is missing, torn or changed is StateDamaged with the path of the file. No row
   of a damaged segment is returned.
 
@@ -61,7 +62,8 @@ class FeedSegment:
 @dataclass(frozen=True, slots=True)
 class FeedEpoch:
     """One committed epoch of the stream in the feed. (checkpoint, instance, epoch) is the key of the epoch's output,
-    and `digest` identifies its input. `dropped` counts the rows, and `dropped_bytes` the bytes, that found no room."""
+    and `digest` identifies its input. `dropped` counts the rows of the epoch that found no room, and `dropped_so_far`
+    those of all epochs up to it."""
 
     position: int
     checkpoint: str
@@ -72,7 +74,7 @@ class FeedEpoch:
     segments: tuple[FeedSegment, ...] = ()
     ending: bool = False
     dropped: int = 0
-    dropped_bytes: int = 0
+    dropped_so_far: int = 0
     version: int = 1
 
     @property
@@ -166,6 +168,11 @@ class FeedLog:
         found = self.positions()
         return self.epoch(found[-1]) if found else None
 
+    def dropped(self) -> int:
+        """The rows that found no room, since the feed began."""
+        newest = self.newest()
+        return 0 if newest is None else newest.dropped_so_far
+
     def backlog(self, position: int | None = None) -> FeedBacklog:
         """What waits from `position` on, or for the slowest consumer; without a consumer all that is kept."""
         kept = self.positions()
@@ -230,22 +237,21 @@ class FeedLog:
         return min(self.consumers().values(), default=None)
 
     def trim(self) -> None:
-        """Delete the epochs that no consumer needs. Segments go first: after a crash the manifest still names what is
-        left, and the next call goes on."""
+        """Delete the epochs that no consumer needs. The manifest before the first needed one stays, so that a consumer
+        can see how its last epoch ended. Segments go first: after a crash the manifest still names what is left, and
+        the next call goes on."""
         needed = self.needed_from()
         if needed is None:
             return
         kept = self.positions()
         with state_errors(self.directory):
-            for position in kept[:-1]:
+            for position in kept:
                 if position >= needed:
                     break
                 for directory in {(self.segments / s.file).parent for s in self.epoch(position).segments}:
                     shutil.rmtree(directory, ignore_errors=True)
-                self.path(position).unlink(missing_ok=True)
-            if kept and kept[-1] < needed:  # the newest manifest stays, its rows need not
-                for segment in self.epoch(kept[-1]).segments:
-                    (self.segments / segment.file).unlink(missing_ok=True)
+                if position < needed - 1 and position != kept[-1]:
+                    self.path(position).unlink(missing_ok=True)
 
     def _consumer(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:

@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,15 +34,23 @@ from headrace.base.durable import fsync, private_directory
 from headrace.base.faults import fault_point
 from headrace.base.options import choice, option, size
 from headrace.errors import EpochMismatch
-from headrace.model.program import SinkDef
+from headrace.model.program import FEED as NAME
+from headrace.model.program import PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import store, stored
-from headrace.sinks.feed_log import FEEDS, FeedEpoch, FeedLog, FeedSegment, sync_names, write_segment
+from headrace.sinks.feed_log import (
+    FEEDS,
+    FeedEpoch,
+    FeedLog,
+    FeedSegment,
+    feed_directory,
+    sync_names,
+    write_segment,
+)
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.sink_paths import SinkPaths, writing
 from headrace.sinks.staged_sink import StagedSettings
 
-NAME = "feed"
 FeedStrategy = Literal["spill", "pause", "drop"]
 # A feed in memory would have about this much: the strategy `pause` keeps the consumer close behind.
 PAUSE_BYTES = 64 * 1024 * 1024
@@ -71,7 +79,7 @@ class FeedSettings(StagedSettings):
 
 
 def feed_settings(sink: SinkDef) -> FeedSettings:
-    """The settings of a feed that has its staging directory (`headrace.sinks.staging`)."""
+    """The settings of a feed."""
     return FEED.settings_of(sink.options)
 
 
@@ -79,6 +87,21 @@ def is_full(settings: FeedSettings, log: FeedLog) -> bool:
     """True if the stream must pause until a consumer has read more. One epoch may go beyond the limit: its size is not
     known before it has run."""
     return settings.strategy != "drop" and log.backlog().bytes >= settings.most
+
+
+class FeedWatch:
+    """Finds the feeds of a stream that are full. Remembers the manifests that it has parsed, because the planner asks
+    at every poll. One thread at a time."""
+
+    def __init__(self, stream_directory: Path) -> None:
+        self._directory = stream_directory
+        self._logs: dict[int, FeedLog] = {}
+
+    def full(self, pipelines: Iterable[PipelineDef]) -> list[str]:
+        """The pipelines whose feeds make the stream pause, by name."""
+        feeds = {p.instance: (p.name, s) for p in pipelines for s in p.sinks if s.kind == NAME}
+        self._logs = {i: self._logs.get(i) or FeedLog(feed_directory(self._directory, i)) for i in feeds}
+        return [name for instance, (name, sink) in feeds.items() if is_full(feed_settings(sink), self._logs[instance])]
 
 
 class FeedTask:
@@ -206,7 +229,7 @@ class FeedSink:
         segments = tuple(FeedSegment(*json.loads(s.file)) for s in staged)
         newest, mark = log.newest(), key.mark
         watermark = None if mark is None else mark.watermark
-        before = None if newest is None else newest.watermark
+        before, dropped = (None, 0) if newest is None else (newest.watermark, newest.dropped_so_far)
         if before is not None and (watermark is None or watermark < before):
             watermark = before
         made = FeedEpoch(
@@ -218,10 +241,11 @@ class FeedSink:
             watermark=watermark,
             segments=segments,
             ending=mark is not None and mark.ending,
+            dropped_so_far=dropped,
         )
         waiting = log.backlog().bytes if segments and self._settings.strategy == "drop" else 0
         if waiting and waiting + made.bytes > self._settings.most:  # an empty feed takes an epoch of any size
-            return replace(made, segments=(), dropped=made.rows, dropped_bytes=made.bytes)
+            return replace(made, segments=(), dropped=made.rows, dropped_so_far=dropped + made.rows)
         return made
 
     def _prepare(self, key: SinkKey, log: FeedLog) -> None:

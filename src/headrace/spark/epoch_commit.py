@@ -43,7 +43,10 @@ class EpochCommit:
         require_same_epoch(before, self._epoch, self._digest)
         self._plan = plans.load(found.first.plan)
         self.members = members_of(self._plan, found.first.leaving)
-        self._mark = EpochMark(watermark_after(self._plan, found, before), found.first.ending)
+        self._watermark = watermark_after(self._plan, found, before)
+        staying = {p.instance for p in self._plan.pipelines}
+        flushed = {e.pipeline.instance for e in self._plan.left if e.flush}
+        self._closing = (flushed & set(found.first.leaving)) - staying
         self._failed: Failures = {}
         self._quit: set[int] = set()
         self._delivered: dict[int, Delivered] = {}
@@ -154,7 +157,9 @@ class EpochCommit:
         return found
 
     def _key(self, instance: int) -> SinkKey:
-        return replace(self._sinks.key(instance, self._epoch, self._digest), mark=self._mark)
+        ending = self._found.first.ending or instance in self._closing
+        key = self._sinks.key(instance, self._epoch, self._digest)
+        return replace(key, mark=EpochMark(self._watermark, ending))
 
     def _verify(self) -> None:
         for p in self.members.values():

@@ -30,6 +30,7 @@ from headrace.model.program import PipelineExit, PlanVersion, StreamDef
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
+from headrace.sinks.feed_sink import FeedWatch
 from headrace.sinks.staging import pipeline_staged_in, plan_staged_in
 from headrace.sources import SOURCES
 from headrace.sources.source_kind import InputSplit, StreamSource
@@ -95,6 +96,10 @@ class EpochPlanner:
         return SignalLog(self.directory)
 
     @cached_property
+    def feeds(self) -> FeedWatch:
+        return FeedWatch(self.directory)
+
+    @cached_property
     def stream(self) -> StreamDef:
         return self.plans.load(self.plans.current()).stream
 
@@ -136,14 +141,16 @@ class EpochPlanner:
         newest = self.plans.current()
         self._follow(newest)
         plan, cut = next_cut(self.signals.pending(at.barrier_id), newest)
-        source = self.source.latest(at.source, self.settings.max_epoch_bytes)
+        # A full feed pauses the source. Plans, barriers and the watermark of an idle stream go on.
+        paused = bool(newest) and bool(self.feeds.full(self.plans.load(newest).pipelines))
+        source = at.source if paused else self.source.latest(at.source, self.settings.max_epoch_bytes)
         if source != at.source:
             self.idle.rows_came()
         watermark = self.idle.watermark(progress.watermark)
         urgent = plan != at.plan or watermark != progress.watermark or cut is not None
         waiting = self._waiting(at.source, progress) if source != at.source else 0
         if self.batcher.cut(waiting, closed=progress.closed > 0, urgent=urgent) is None:
-            if waiting == 0:
+            if waiting == 0 and not paused:
                 exhausted = self.source.exhausted(source)
                 self._notify(SourceIdle(stream=self.stream.name, pid=os.getpid(), plan=plan, exhausted=exhausted))
             return start

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter
     from headrace.state.notices import NoticeBoard
     from headrace.state.plans import PlanStore
+    from headrace.stream.dedicated_status import DedicatedState
     from headrace.stream.managed_query import ManagedQuery
     from headrace.stream.waiting import QueryWaits
 
@@ -82,6 +83,10 @@ class StreamHost(Protocol):
 
     def declared_instances(self) -> set[int]:
         """The pipeline instances in the catalog."""
+        ...
+
+    def dedicated_state(self, instance: int) -> DedicatedState:
+        """The query of a pipeline on the dedicated host."""
         ...
 
     def report(self, failures: StreamFailures) -> None:

@@ -1,0 +1,157 @@
+"""The pipelines of a hub that run on the dedicated host: starts and stops their queries as the catalog says.
+
+The reconciler calls `prepare` before it publishes plans, so that every feed has its consumer before the first row
+comes, and `align` when the plans are in force.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.errors import StopTimeout
+from headrace.hub.declarations import Declarations
+from headrace.model.program import PipelineDef
+from headrace.sinks.feed_log import FEEDS
+from headrace.state.catalog import Catalog, PipelineRecord
+from headrace.stream.dedicated_runtime import DEDICATED, DedicatedHost, DedicatedRuntime
+
+# How long a graceful end waits for rows that are in feeds.
+DRAIN_SECONDS = 120.0
+
+
+class DedicatedPipelines:
+    """The runtimes of one hub's pipelines on the dedicated host, by instance. Any thread may call, except for Spark's:
+    they must not wait for its lock."""
+
+    def __init__(self, declarations: Declarations, directory_of: Callable[[str], Path], host: DedicatedHost) -> None:
+        self._declarations, self._directory_of, self._host = declarations, directory_of, host
+        self._lock = threading.RLock()
+        self._made: dict[int, DedicatedRuntime] = {}
+
+    def get(self, definition: PipelineDef) -> DedicatedRuntime | None:
+        """The runtime of a pipeline; None if it is on another host."""
+        if definition.program.dedicated is None:
+            return None
+        with self._lock:
+            known = self._made.get(definition.instance)
+            if known is not None and known.pipeline.fresh == definition.fresh:
+                known.redefine(definition)
+                return known
+            if known is not None:  # its state is dropped
+                known.close()
+            made = self._made[definition.instance] = DedicatedRuntime(definition, self._directory_of, self._host)
+            return made
+
+    def known(self, instance: int) -> DedicatedRuntime | None:
+        """The runtime of an instance, if it was needed before. Never waits."""
+        return self._made.get(instance)
+
+    def prepare(self) -> None:
+        """Make the directories and the places in feeds of all pipelines that should run."""
+        for record in _dedicated(self._declarations.catalog):
+            if record.desired == "running":
+                runtime = self.get(record.attached)
+                assert runtime is not None
+                runtime.prepare()
+
+    def align(self) -> None:
+        """Start and stop queries as the catalog says. A pipeline that ends gracefully first reads what is in its feeds.
+        Raises StopTimeout if that takes too long; it is stopped all the same."""
+        late: list[str] = []
+        with self._lock:
+            catalog = self._declarations.catalog
+            if self._declarations.closed:
+                return
+            records = {r.definition.instance: r for r in _dedicated(catalog)}
+            for instance, runtime in list(self._made.items()):
+                record = records.get(instance)
+                if record is None:
+                    if self._is_gone(catalog, runtime.pipeline):
+                        runtime.forget()
+                        del self._made[instance]
+                elif record.desired != "running" and not self._end(record, runtime):
+                    late.append(record.definition.name)
+            for record in records.values():
+                if record.desired == "running":
+                    started = self.get(record.attached)
+                    assert started is not None
+                    started.start()
+        if late:
+            raise StopTimeout(
+                f"{', '.join(late)} did not read the rest of the input within {DRAIN_SECONDS:g} s",
+                advice="Rows that wait stay in the feed, and START PIPELINE goes on with them.",
+                names=", ".join(late),
+            )
+
+    def _is_gone(self, catalog: Catalog, pipeline: PipelineDef) -> bool:
+        """True if no plan names the pipeline any more: its ends are published."""
+        return all(e.pipeline.instance != pipeline.instance for e in catalog.ended)
+
+    def _end(self, record: PipelineRecord, runtime: DedicatedRuntime) -> bool:
+        """Stop a query. False if it was to read its feeds to the end, and that took too long."""
+        if not runtime.supervisor.started:
+            return True
+        graceful = record.desired == "stopped" and record.definition.fresh == runtime.pipeline.fresh
+        done = not graceful or runtime.supervisor.problem is not None or runtime.drain(DRAIN_SECONDS)
+        runtime.stop()
+        return done
+
+    def drain(self, streams: Collection[str], timeout: float) -> bool:
+        """Wait until the rows of these streams that are in feeds are in the sinks. True if that happened in time."""
+        wanted = {s.lower() for s in streams}
+        with self._lock:
+            found = [r for r in self._made.values() if wanted & {s.lower() for s in r.pipeline.streams}]
+            found = [r for r in found if r.supervisor.running]
+        drained = [runtime.drain(timeout) for runtime in found]
+        return all(drained)
+
+    def finish(self, timeout: float) -> bool:
+        """The input of all streams is over: read the feeds to the end, then stop. True if that happened in time."""
+        with self._lock:
+            found = [r for r in self._made.values() if r.supervisor.started]
+        drained = [runtime.drain(timeout) for runtime in found]
+        if all(drained):
+            for runtime in found:
+                runtime.stop()
+        return all(drained)
+
+    @contextmanager
+    def paused(self, streams: Collection[str]) -> Iterator[list[DedicatedRuntime]]:
+        """Stop the queries that read these streams, for as long as the block runs. A batch in flight runs again."""
+        wanted = {s.lower() for s in streams}
+        with self._lock:
+            found = [r for r in self._made.values() if wanted & {s.lower() for s in r.pipeline.streams}]
+            running = [r for r in found if r.supervisor.started and r.supervisor.problem is None]
+            for runtime in running:
+                runtime.stop()
+            try:
+                yield found
+            finally:
+                for runtime in running:
+                    runtime.start()
+
+    def sweep(self) -> None:
+        """Delete what pipelines that are not declared have left on disk, after a crash."""
+        catalog = self._declarations.catalog
+        instances = {str(r.definition.instance) for r in catalog.pipelines.values()}
+        instances |= {str(e.pipeline.instance) for e in catalog.ended}
+        for stream in catalog.streams:
+            directory = self._directory_of(stream)
+            for kind in (FEEDS, DEDICATED):
+                for entry in list((directory / kind).iterdir()) if (directory / kind).is_dir() else ():
+                    if entry.name.split("-")[0] not in instances:
+                        shutil.rmtree(entry, ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop all queries and release the sinks."""
+        with self._lock:
+            for runtime in self._made.values():
+                runtime.close()
+
+
+def _dedicated(catalog: Catalog) -> list[PipelineRecord]:
+    return [r for r in catalog.pipelines.values() if r.definition.program.dedicated is not None]
