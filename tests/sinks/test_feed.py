@@ -58,7 +58,7 @@ class Writer:
             x
             for epoch in log.epochs(start)
             for batch in read_segments(log.segments, epoch.segments)
-            for x in batch.column(0).to_pylist()
+            for x in batch.column(0).to_numpy().tolist()
         ]
 
     def files(self) -> list[str]:
@@ -309,7 +309,9 @@ def test_every_consumer_gets_every_row_once_in_order_under_any_schedule(steps: l
             until = min(at[what] + number, writer.log.end())
             for found in FeedLog(writer.log.directory).epochs(at[what], until):
                 got[what] += [
-                    x for b in read_segments(writer.log.segments, found.segments) for x in b.column(0).to_pylist()
+                    x
+                    for b in read_segments(writer.log.segments, found.segments)
+                    for x in b.column(0).to_numpy().tolist()
                 ]
             at[what] = max(at[what], until)
             writer.log.advance(what, at[what])
