@@ -47,7 +47,8 @@ def query_over_all(spark: SparkSession, parsed: Any, relations: Mapping[str, Dat
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     """A plan of the JVM as a data frame."""
-    return DataFrame((spark._jvm).org.apache.spark.sql.classic.Dataset.ofRows(_inner(spark), plan), spark)
+    jvm: Any = spark._jvm
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(_inner(spark), plan), spark)
 
 
 def distinct_input(frame: DataFrame) -> DataFrame | None:

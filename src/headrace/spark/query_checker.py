@@ -292,6 +292,9 @@ class _StreamingCheck(_Check):
             text = str(plan.toString()).rstrip()
             return StreamingFindings(output, mode, rows is not None, self._conditions_of(plan, bare), None, text)
         except (AnalysisException, ParseException) as problem:
+            if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
+                blocker = Blocker("join", "a subquery over a stream", "", self._at_context(problem))
+                return StreamingFindings(Schema(()), "append", False, {}, blocker, "")
             raise self._refused(problem) from None
 
     def _mode(self, frame: DataFrame, modes: Sequence[OutputMode]) -> OutputMode:

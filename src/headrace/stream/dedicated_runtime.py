@@ -148,9 +148,9 @@ class DedicatedRuntime:
                         log.unregister(other)
                 log.trim()
             self._begin_turn(0, begin)
-            for other in self.home.parent.glob(f"{self.pipeline.instance}-*"):
-                if other != self.home:
-                    shutil.rmtree(other, ignore_errors=True)
+            for old in self.home.parent.glob(f"{self.pipeline.instance}-*"):
+                if old != self.home:
+                    shutil.rmtree(old, ignore_errors=True)
 
     def _begin_turn(self, turn: int, positions: dict[str, int]) -> None:
         directory = self.home / str(turn)

@@ -98,7 +98,7 @@ class DedicatedPlanner:
             found = spark.check_streaming(sql, relations, _MODES[self.statement.emit])
         except (SparkRefused, UnsupportedStateful) as problem:
             at = problem.params.get("at")
-            problem.span = self.statement.span if at is None else self._span(start + at[0], start + at[1])
+            problem.span = self._span(start + at[0], start + at[1]) if isinstance(at, tuple) else self.statement.span
             raise
         if found.blocker is not None:
             at = found.blocker.at
