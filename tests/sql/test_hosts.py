@@ -157,7 +157,7 @@ def test_the_reason_of_a_refusal_is_sparks_own_unless_ours_points_at_a_name() ->
 
 def test_what_spark_finds_to_keep_state_runs_on_the_dedicated_host() -> None:
     for kind in ("stateful", "join"):
-        planned = plan(JOIN, Checker(blocker=Blocker(kind, "it")))  # type: ignore[arg-type]
+        planned = plan(JOIN, Checker(blocker=Blocker(kind, "it")))
         assert planned.choice.host == "dedicated"
         assert planned.choice.reason == "it needs state over several epochs"
     assert code(JOIN, Checker(blocker=Blocker("sort", "it", at=(0, 6)))) == "UNBOUNDED_SORT"
@@ -325,5 +325,7 @@ def test_a_plan_that_spark_has_not_checked_is_recognized_as_the_declared_one() -
 
 def test_a_table_that_spark_knows_is_not_reported_as_an_unknown_stream() -> None:
     query = "SELECT id FROM s UNION ALL SELECT weight FROM dim"
-    assert code(query, Checker(blocker=Blocker("join", "UNION ALL with a static table"))) == "UNSUPPORTED_STATEFUL"
+    blocked = Blocker("join", "UNION ALL with a static table")
+    refused = UnsupportedStateful("Spark's streaming refuses the query", resolved=True)
+    assert code(query, Checker(blocker=blocked, refuses_streaming=refused)) == "UNSUPPORTED_STATEFUL"
     assert code(query, Checker(refuses=SparkRefused("no table dim"))) == "UNKNOWN_STREAM"

@@ -192,15 +192,22 @@ class FeedLog:
     # --- consumers --------------------------------------------------------------------------------
 
     def register(self, consumer: str, position: int = 0) -> int:
-        """Add a consumer that needs everything from `position` on, or from the first epoch that is kept. Returns its
-        position. A consumer that is known already keeps its own."""
+        """Add a consumer that needs everything from `position` on, or from the first epoch whose rows are kept.
+        Returns its position. A consumer that is known already keeps its own."""
         known = self.position_of(consumer)
         if known is not None:
             return known
-        kept = self.positions()
-        at = max(position, kept[0]) if kept else position
+        at, end = max(position, self.needed_from() or 0), self.end()
+        while at < end and not self._has_rows(at):
+            at += 1
         self._write(consumer, at)
         return at
+
+    def _has_rows(self, position: int) -> bool:
+        """True if the epoch at a position is kept with all of its rows."""
+        if not self.path(position).exists():
+            return False
+        return all((self.segments / s.file).exists() for s in self.epoch(position).segments)
 
     def advance(self, consumer: str, position: int) -> None:
         """The consumer needs nothing before `position` any more, not even after a crash. It never goes back."""
