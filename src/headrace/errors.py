@@ -59,6 +59,7 @@ class Span:
 _OUR_WORDS = {
     "shared host": "The shared host computes pipelines in the tasks that read their stream; see docs/hosts.md.",
     "epoch host": "The epoch host runs a pipeline's query in Spark, once per epoch; see docs/hosts.md.",
+    "dedicated host": "The dedicated host runs a pipeline's query as a Spark streaming query; see docs/hosts.md.",
 }
 
 
@@ -574,6 +575,10 @@ class UnknownInput(InternalError):
 
 class BadSavepoint(UserError):
     code = "BAD_SAVEPOINT"
+
+
+class SavepointTooSmall(UserError):
+    code = "SAVEPOINT_TOO_SMALL"
 
 
 class SavepointTimeout(ExternalError):

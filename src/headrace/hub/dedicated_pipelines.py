@@ -12,12 +12,13 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.errors import StopTimeout
+from headrace.errors import SavepointTooSmall, StopTimeout
 from headrace.hub.declarations import Declarations
 from headrace.model.program import PipelineDef
 from headrace.sinks.feed_log import FEEDS
 from headrace.state.catalog import Catalog, PipelineRecord
-from headrace.stream.dedicated_runtime import DEDICATED, DedicatedHost, DedicatedRuntime
+from headrace.state.dedicated_state import DEDICATED
+from headrace.stream.dedicated_runtime import DedicatedHost, DedicatedRuntime
 
 # How long a graceful end waits for rows that are in feeds.
 DRAIN_SECONDS = 120.0
@@ -36,15 +37,21 @@ class DedicatedPipelines:
         """The runtime of a pipeline; None if it is on another host."""
         if definition.program.dedicated is None:
             return None
+        known = self._made.get(definition.instance)
+        if known is not None and known.pipeline.fresh == definition.fresh:  # without the lock: a drain may hold it
+            known.redefine(definition)
+            return known
         with self._lock:
             known = self._made.get(definition.instance)
-            if known is not None and known.pipeline.fresh == definition.fresh:
-                known.redefine(definition)
-                return known
             if known is not None:  # its state is dropped
                 known.close()
             made = self._made[definition.instance] = DedicatedRuntime(definition, self._directory_of, self._host)
             return made
+
+    def _runtime(self, record: PipelineRecord) -> DedicatedRuntime:
+        found = self.get(record.attached)
+        assert found is not None, "the caller asks for pipelines on the dedicated host"
+        return found
 
     def known(self, instance: int) -> DedicatedRuntime | None:
         """The runtime of an instance, if it was needed before. Never waits."""
@@ -54,9 +61,9 @@ class DedicatedPipelines:
         """Make the directories and the places in feeds of all pipelines that should run."""
         for record in _dedicated(self._declarations.catalog):
             if record.desired == "running":
-                runtime = self.get(record.attached)
-                assert runtime is not None
-                runtime.prepare()
+                self._runtime(record).prepare()
+            elif record.definition.instance not in self._made:  # so that DROP finds what it has on disk
+                self._runtime(record)
 
     def align(self) -> None:
         """Start and stop queries as the catalog says. A pipeline that ends gracefully first reads what is in its feeds.
@@ -77,9 +84,7 @@ class DedicatedPipelines:
                     late.append(record.definition.name)
             for record in records.values():
                 if record.desired == "running":
-                    started = self.get(record.attached)
-                    assert started is not None
-                    started.start()
+                    self._runtime(record).start()
         if late:
             raise StopTimeout(
                 f"{', '.join(late)} did not read the rest of the input within {DRAIN_SECONDS:g} s",
@@ -120,7 +125,7 @@ class DedicatedPipelines:
         return all(drained)
 
     @contextmanager
-    def paused(self, streams: Collection[str]) -> Iterator[list[DedicatedRuntime]]:
+    def paused(self, streams: Collection[str]) -> Iterator[None]:
         """Stop the queries that read these streams, for as long as the block runs. A batch in flight runs again."""
         wanted = {s.lower() for s in streams}
         with self._lock:
@@ -129,10 +134,24 @@ class DedicatedPipelines:
             for runtime in running:
                 runtime.stop()
             try:
-                yield found
+                yield
             finally:
                 for runtime in running:
                     runtime.start()
+
+    def require_whole(self, streams: Collection[str]) -> None:
+        """Raise SavepointTooSmall if a pipeline reads one of these streams and another stream that is not among them.
+        Its state cannot be cut in two."""
+        wanted = {s.lower() for s in streams}
+        for record in _dedicated(self._declarations.catalog):
+            read = {s.lower() for s in record.definition.streams}
+            if read & wanted and not read <= wanted:
+                raise SavepointTooSmall(
+                    f"pipeline {record.definition.name} also reads {', '.join(sorted(read - wanted))}",
+                    advice="Take a savepoint of all streams: SAVEPOINT 'name', without a stream.",
+                    pipeline=record.definition.name,
+                    streams=sorted(read - wanted),
+                )
 
     def sweep(self) -> None:
         """Delete what pipelines that are not declared have left on disk, after a crash."""

@@ -151,7 +151,7 @@ def _dedicated_status(
         bad=counted.bad,
         groups=0,
         epoch_ms=query.batch_ms,
-        missed_rows=counted.missed_rows + missed,
+        missed_rows=counted.missed_rows + missed + counts.skipped,
         gaps=list(counted.gaps),
         error=record.error or (query.problem or runtime.problem if ill else ""),
         detached=dict(record.detached),

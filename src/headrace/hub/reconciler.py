@@ -387,6 +387,8 @@ class Reconciler:
                         raise savepoints.too_late(streams, timeout)
                     streams = self._to_copy(stream)
                 reserved.enter_context(self.reservations.reserve(streams))
+                self.dedicated.require_whole(streams)
+            reserved.enter_context(self.dedicated.paused(streams))
             return savepoints.take(
                 target, streams, catalog=self.declarations.current, timeout=timeout, vault=self.vault
             )

@@ -46,7 +46,9 @@ class EpochCommit:
         self._watermark = watermark_after(self._plan, found, before)
         staying = {p.instance for p in self._plan.pipelines}
         flushed = {e.pipeline.instance for e in self._plan.left if e.flush}
-        self._closing = (flushed & set(found.first.leaving)) - staying
+        gone = set(found.first.leaving) - staying
+        self._closing = flushed & gone
+        self._dropped = {e.pipeline.instance for e in self._plan.left if e.drop} & gone
         self._failed: Failures = {}
         self._quit: set[int] = set()
         self._delivered: dict[int, Delivered] = {}
@@ -159,6 +161,8 @@ class EpochCommit:
     def _key(self, instance: int) -> SinkKey:
         ending = self._found.first.ending or instance in self._closing
         key = self._sinks.key(instance, self._epoch, self._digest)
+        if instance in self._dropped:  # what it kept may be deleted already, so nothing is written for it
+            return key
         return replace(key, mark=EpochMark(self._watermark, ending))
 
     def _verify(self) -> None:

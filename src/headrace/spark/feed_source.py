@@ -126,7 +126,7 @@ class FeedReader(DataSourceStreamReader):
         assert isinstance(partition, FeedPartition)
         keep_freed_memory()
         for batch in read_segments(Path(partition.directory), partition.segments):
-            mark = pa.array([False]).take(pa.array([0] * batch.num_rows, pa.int64()))
+            mark = pa.repeat(pa.scalar(False), batch.num_rows)
             yield pa.RecordBatch.from_arrays([*batch.columns, mark], names=self.names)
         if partition.punctuation is not None:
             yield self._punctuation_row(partition.punctuation)

@@ -1,13 +1,8 @@
-"""One pipeline on the dedicated host while the hub is open: its directory, its feeds, its query, its status.
+"""One pipeline on the dedicated host while the hub is open: its state, its feeds, its query.
 
-    <stream>/dedicated/<instance>-<fresh>/<turn>/checkpoint       Spark's checkpoint of the query
-    <stream>/dedicated/<instance>-<fresh>/<turn>/checkpoint.id    part of the key of its output in sinks
-    <stream>/dedicated/<instance>-<fresh>/<turn>/progress.json    its newest committed batch
-    <stream>/dedicated/<instance>-<fresh>/<turn>/begin.json       where it begins to read; written last
-
-`stream` is the first one that it reads. A pipeline that loses its state (STOP NOW, START after a failure) gets another
-`fresh`, and with it another directory and another place in its feeds; the old directory is deleted. So a crash in the
-middle never leaves a query with half of its state.
+`headrace.state.dedicated_state` has the names of its files. A pipeline that loses its state (STOP NOW, START after a
+failure) gets another `fresh`, and with it another directory and another place in its feeds; the old directory is
+deleted. So a crash in the middle never leaves a query with half of its state.
 
 A query that reads the end of a finite source closes all windows, and its watermark is then at the end of time: it would
 take every later row for late. It reads nothing beyond that end. If more rows come, it begins its next `turn` there,
@@ -31,6 +26,7 @@ from headrace.model.program import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.state.checkpoint import checkpoint_id
+from headrace.state.dedicated_state import BEGIN, Begin, dedicated_home, newest_turn
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Progress, read_progress, write_progress
 from headrace.stream.host import OnEnd, Query
@@ -41,17 +37,8 @@ if TYPE_CHECKING:
     from headrace.spark.dedicated_committer import BatchSummary, DedicatedCommitter
     from headrace.spark.dedicated_frame import FeedPlace
 
-DEDICATED = "dedicated"  # the directory of all of them in the directory of a stream
-BEGIN = "begin.json"
 # A query that fails again and again is of its pipeline only, so that fails soon and says why.
 POLICY = RetryPolicy(limit=4)
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """Where a query without a checkpoint begins to read: the position in the feed of each stream."""
-
-    positions: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +75,6 @@ class DedicatedHost(Protocol):
     def reveal(self, secret: str) -> str:
         """The value of a secret in a sink's options."""
         ...
-
-
-def dedicated_home(stream_directory: Path, pipeline: PipelineDef) -> Path:
-    """Where a pipeline keeps the state of its query; `stream_directory` is that of its first stream."""
-    return stream_directory / DEDICATED / f"{pipeline.instance}-{pipeline.fresh}"
-
-
-def newest_turn(home: Path) -> int:
-    """The newest turn that has begun. -1 before the first."""
-    return max((int(p.parent.name) for p in home.glob(f"*/{BEGIN}") if p.parent.name.isdigit()), default=-1)
 
 
 class DedicatedRuntime:
@@ -138,21 +115,22 @@ class DedicatedRuntime:
         with self._lock:
             if newest_turn(self.home) >= 0:
                 return
-            begin = {}
+            begin, skipped = {}, 0
             for stream, log in self.feeds().items():
                 with state_errors(log.directory):
                     private_directory(log.directory)
+                others = [c for c in log.consumers() if c != self.consumer]  # of a state that is dropped
+                skipped += log.backlog().rows if others else 0
                 begin[stream] = log.register(self.consumer, log.end())
-                for other in log.consumers():
-                    if other != self.consumer:  # of a state that is dropped
-                        log.unregister(other)
+                for other in others:
+                    log.unregister(other)
                 log.trim()
-            self._begin_turn(0, begin)
+            self._begin_turn(0, Begin(begin, skipped))
             for old in self.home.parent.glob(f"{self.pipeline.instance}-*"):
                 if old != self.home:
                     shutil.rmtree(old, ignore_errors=True)
 
-    def _begin_turn(self, turn: int, positions: dict[str, int]) -> None:
+    def _begin_turn(self, turn: int, begin: Begin) -> None:
         directory = self.home / str(turn)
         shutil.rmtree(directory, ignore_errors=True)
         with state_errors(directory):
@@ -161,7 +139,7 @@ class DedicatedRuntime:
             before = read_progress(self.home / str(turn - 1))
             write_progress(directory, Progress(pipelines=before.pipelines, detached=before.detached))
         checkpoint_id(directory, self.pipeline.name)
-        store(directory / BEGIN, Begin(positions))
+        store(directory / BEGIN, begin)
         if turn:
             shutil.rmtree(self.home / str(turn - 1), ignore_errors=True)
 
@@ -185,7 +163,9 @@ class DedicatedRuntime:
             self.committer.release()
             if self._ended():
                 turn = newest_turn(self.home) + 1
-                self._begin_turn(turn, self._positions())
+                before = stored(Begin, self.directory / BEGIN)
+                skipped = 0 if before is None else before.skipped
+                self._begin_turn(turn, Begin(self._positions(), skipped))
                 self.committer.moved(self.directory, checkpoint_id(self.directory, self.pipeline.name))
 
     def tend(self) -> None:

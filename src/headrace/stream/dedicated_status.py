@@ -7,23 +7,24 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.model.program import PipelineDef
+from headrace.model.stored import stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.state.checkpoint import CHECKPOINT
+from headrace.state.dedicated_state import BEGIN, Begin, dedicated_home, newest_turn
 from headrace.state.progress import PipelineProgress, read_progress
 from headrace.state.spark_log import feed_positions
 from headrace.state.state_dir import stream_directory
-from headrace.stream.dedicated_runtime import dedicated_home, newest_turn
 
 
 @dataclass(frozen=True, slots=True)
 class DedicatedCounts:
     """`rows_out` rows are in the first sink. `waiting` rows are in feeds and not in the sinks, and `dropped` rows found
-    no room in a feed. `batch` is the newest committed one, -1 before the first."""
+    no room in a feed. `skipped` rows were not read because the pipeline lost its state."""
 
     rows_out: int = 0
     waiting: int = 0
     dropped: int = 0
-    batch: int = -1
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def dedicated_counts(pipeline: PipelineDef, state_directory: Path) -> DedicatedC
         return DedicatedCounts()
     directory = home / str(turn)
     try:
-        progress = read_progress(directory)
+        progress, begin = read_progress(directory), stored(Begin, directory / BEGIN)
         read = feed_positions(directory / CHECKPOINT, progress.epoch) if progress.epoch >= 0 else {}
         waiting = dropped = 0
         for stream in pipeline.streams:
@@ -52,4 +53,4 @@ def dedicated_counts(pipeline: PipelineDef, state_directory: Path) -> DedicatedC
     except HeadraceError:
         return DedicatedCounts()
     counted = progress.pipelines.get(str(pipeline.instance), PipelineProgress())
-    return DedicatedCounts(counted.rows_out, waiting, dropped, progress.epoch)
+    return DedicatedCounts(counted.rows_out, waiting, dropped, 0 if begin is None else begin.skipped)
