@@ -66,7 +66,7 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8, 32 and 300 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
 
-bench-hosts: $(STAMP) ## 8 pipelines on the epoch host beside 8 plain Spark queries, and small epochs (8 minutes)
+bench-hosts: $(STAMP) ## Pipelines on the epoch and dedicated hosts beside plain Spark queries, and small epochs (12 minutes)
 	@$(BIN)/python -m bench.hosts
 
 bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines

@@ -28,10 +28,8 @@ from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
 from headrace.hub.rollout import DRAIN_SECONDS
 from headrace.hub.shutdown import Shutdown
-from headrace.model.program import PipelineDef
 from headrace.model.spark_options import SparkOptions
 from headrace.model.status import Waited
-from headrace.sinks import DriverSink
 from headrace.sql import Select, Statement, parse_script
 from headrace.sql.functions import evaluate
 from headrace.state.catalog import Catalog, PipelineRecord
@@ -228,26 +226,6 @@ class Hub:
         'sensors'
         """
         return self._reconciler.runtime(stream)
-
-    def opened_sink(self, pipeline: PipelineDef, name: str) -> DriverSink:
-        """The driver side of one of a pipeline's sinks. For tools: its type may change in any version.
-
-        >>> type(hub.opened_sink(hub.record("warm").definition, "kept")).__name__
-        'MemorySink'
-        """
-        dedicated = self._reconciler.dedicated.get(pipeline)
-        if dedicated is not None:
-            return dedicated.committer.sinks.of(pipeline, name)
-        return self.runtime(pipeline.program.stream).committer.sink(pipeline, name)
-
-    def drain_dedicated(self, stream: str, timeout: float) -> bool:
-        """Wait until pipelines on the dedicated host have read all rows that the stream has handed to them. True if
-        that happened in time.
-
-        >>> hub.drain_dedicated("sensors", timeout=1)
-        True
-        """
-        return self._reconciler.dedicated.drain([stream], timeout)
 
     # --- savepoints -------------------------------------------------------------------------------
 

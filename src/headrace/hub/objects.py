@@ -103,8 +103,9 @@ class Stream:
         True
         """
         deadline = time.monotonic() + timeout
-        epoch = self._hub.runtime(self.name).barrier(SYNC_TEST).result(timeout).epoch
-        if not self._hub.drain_dedicated(self.name, max(0.1, deadline - time.monotonic())):
+        runtime = self._hub.runtime(self.name)
+        epoch = runtime.barrier(SYNC_TEST).result(timeout).epoch
+        if not runtime.drain_dedicated(max(0.1, deadline - time.monotonic())):
             raise TimeoutError(f"a pipeline on the dedicated host did not read stream {self.name} in {timeout:g} s")
         return epoch
 
@@ -205,9 +206,10 @@ class Pipeline:
         (166, 2)
         """
         definition = self._hub.record(self.name).definition
+        runtime = self._hub.runtime(definition.program.stream)
         for candidate, _ in definition.outlets:
             if candidate.kind == "memory" and (sink is None or candidate.name.lower() == sink.lower()):
-                held: Any = self._hub.opened_sink(definition, candidate.name)
+                held: Any = runtime.sink(definition, candidate.name)
                 table: pa.Table = held.read()
                 return table
         raise UnknownSink(

@@ -30,6 +30,7 @@ from headrace.hub.rollout import PublishedPlan, Rollout
 from headrace.hub.runtimes import Runtimes
 from headrace.ingress.gateway_service import GatewayService
 from headrace.model.program import PipelineDef, StreamDef
+from headrace.sinks import DriverSink
 from headrace.sources import keeps_progress
 from headrace.state import savepoints
 from headrace.state.catalog import Catalog
@@ -132,6 +133,15 @@ class Reconciler:
         failed = {pipeline.run: failure} if failure else {}
         lost = {pipeline.run: detached} if detached else {}
         self.report(StreamFailures(pipeline.program.stream, failed, lost))
+
+    def dedicated_sink(self, pipeline: PipelineDef, name: str) -> DriverSink | None:
+        """A sink of a pipeline on the dedicated host; None for other pipelines."""
+        found = self.dedicated.get(pipeline)
+        return None if found is None else found.committer.sinks.of(pipeline, name)
+
+    def drain_dedicated(self, stream: str, timeout: float) -> bool:
+        """Wait until pipelines on the dedicated host have read the rows of a stream."""
+        return self.dedicated.drain([stream], timeout)
 
     def dedicated_state(self, instance: int) -> DedicatedState:
         """What the query of a pipeline on the dedicated host does now."""

@@ -286,6 +286,12 @@ class _StreamingCheck(_Check):
             blocker = self._refused_part(frame._jdf.queryExecution().analyzed())
             if blocker is not None:
                 return StreamingFindings(output, "append", False, {}, blocker, "")
+            if self._reads_variable(frame._jdf.queryExecution().analyzed()):
+                raise UnsupportedStateful(
+                    "the query reads a variable of the session, which a query on the dedicated host does not see",
+                    advice="Write the value into the query.",
+                    resolved=True,
+                )
             rows = distinct_input(frame)
             mode = self._mode(frame if rows is None else rows.dropDuplicates(), modes)
             plan = self._optimized(query_over_all(self.spark, self.parsed, bare)._jdf.queryExecution().analyzed())
@@ -335,8 +341,6 @@ class _StreamingCheck(_Check):
     def _conditions_of(self, plan: Any, frames: Mapping[str, DataFrame]) -> dict[str, tuple[tuple[str, ...], str]]:
         """The conditions directly above each relation that the query reads once. One that it reads twice has none: a
         row may matter to either place."""
-        if self._reads_variable(plan):
-            return {}
         names = {
             attribute.exprId().id(): name
             for name, frame in frames.items()

@@ -39,6 +39,7 @@ from headrace.stream.stream_status import QueryFacts, SparkEpochTime, StoredStre
 from headrace.stream.supervisor import QuerySupervisor
 
 if TYPE_CHECKING:
+    from headrace.sinks import DriverSink
     from headrace.spark.committer import EpochCommitter
     from headrace.spark.summary import EpochSummary
     from headrace.stream.dedicated_status import DedicatedState
@@ -333,6 +334,15 @@ class StreamRuntime:
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """Problems of sinks that fail no epoch, such as a console that nobody reads."""
         return self._query.notes(pipeline)
+
+    def sink(self, pipeline: PipelineDef, name: str) -> DriverSink:
+        """The driver side of one of a pipeline's sinks."""
+        return self._host.dedicated_sink(pipeline, name) or self.committer.sink(pipeline, name)
+
+    def drain_dedicated(self, timeout: float) -> bool:
+        """Wait until pipelines on the dedicated host have read the rows that this stream has handed to them. True if
+        that happened in time."""
+        return self._host.drain_dedicated(self.stream.name, timeout)
 
     def dedicated_state(self, instance: int) -> DedicatedState:
         """The query of a pipeline on the dedicated host."""
