@@ -23,7 +23,7 @@ from headrace.errors import (
 )
 from headrace.model.program import DedicatedQuery, FeedInput, OutputMode, PipelineProgram, StreamDef
 from headrace.model.schema import Schema
-from headrace.sql.hosts.query_tokens import declared_by_with, may_need, names_read, random_or_sort
+from headrace.sql.hosts.query_tokens import declared_by_with, may_need, names_read, refused_everywhere
 from headrace.sql.hosts.spark_checker import Blocker, SparkChecker, StreamingFindings, StreamRelation
 from headrace.sql.names import Names
 from headrace.sql.parse.dialect import Token, tokenize
@@ -43,7 +43,8 @@ _ADVICE = {
     "random": "A batch that is run again after a crash would give other rows. Use a hash of a column, such as "
     "xxhash64(...), or a value of the source.",
     "join": "Write it as a join of the streams.",
-    "stateful": "Name a stream in FROM.",
+    "stateful": "Spark's streaming does not have it. Rank the groups of a window as docs/sql.md says, or write the "
+    "rows to a sink and query them there.",
 }
 
 
@@ -69,7 +70,7 @@ class DedicatedPlanner:
     def plan(self) -> DedicatedPlan:
         """Raises a coded error that says what cannot run."""
         tokens = self._tokens()
-        blocker = random_or_sort(tokens)
+        blocker = refused_everywhere(tokens)
         if blocker is not None:
             raise self._error(blocker)
         streams = self._streams(tokens)
