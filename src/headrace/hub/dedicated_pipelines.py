@@ -83,7 +83,7 @@ class DedicatedPipelines:
                 elif record.desired != "running" and not self._end(record, runtime):
                     late.append(record.definition.name)
             for record in records.values():
-                if record.desired == "running":
+                if record.desired == "running" and record.state != "finished":  # till its streams go on
                     self._runtime(record).start()
         if late:
             raise StopTimeout(

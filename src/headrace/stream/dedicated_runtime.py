@@ -148,14 +148,14 @@ class DedicatedRuntime:
         return {stream: log.position_of(self.consumer) or 0 for stream, log in self.feeds().items()}
 
     def _ended(self) -> bool:
-        """True if the query has read the end of all of its inputs, and its watermark is at the end of time."""
-        query, feeds = self.pipeline.program.dedicated, self.feeds()
+        """True if this turn has read the end of all of its inputs: its watermark is at the end of time."""
+        query = self.pipeline.program.dedicated
         if query is None or query.mode != "append" or not any(given.event_time for given in query.inputs):
             return False
-        at = self._positions()
-        return all(at[s] and log.positions() and at[s] - 1 >= log.positions()[0] for s, log in feeds.items()) and all(
-            log.epoch(at[s] - 1).ending for s, log in feeds.items()
-        )
+        begin, at = stored(Begin, self.directory / BEGIN), self._positions()
+        if begin is None or any(at[stream] <= begin.positions.get(stream, 0) for stream in at):
+            return False
+        return all(log.epoch(at[stream] - 1).ending for stream, log in self.feeds().items())
 
     def _next_turn(self) -> None:
         """Begin without state after the end of the input, if there is more input. Only while no query runs."""
@@ -223,12 +223,13 @@ class DedicatedRuntime:
             self._committer.close()
 
     def drain(self, timeout: float) -> bool:
-        """Wait until all that the feeds hold now is in the sinks. True if that happened in time."""
+        """Wait until all that the feeds hold now is in the sinks. True if that happened in time, or if the query is
+        dead or stopped, so that there is nothing to wait for."""
         deadline = time.monotonic() + timeout
         ends = {stream: log.end() for stream, log in self.feeds().items()}
         while (left := deadline - time.monotonic()) > 0:
             if self.supervisor.problem is not None or not self.supervisor.started:
-                return False
+                return True
             run = self._run
             if run is not None and run.drain(left) and self._reached(ends):
                 return True
