@@ -66,6 +66,17 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8, 32 and 300 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
 
+.PHONY: bench-peers bench-scale
+bench-peers: $(STAMP) ## headrace beside N Spark queries, Flink and DuckDB, checked outputs (20 minutes; QUICK=1 for 5; ONLY=a,b)
+	@$(BIN)/python -m bench.peers $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+.PHONY: bench-driver
+bench-driver: $(STAMP) ## The driver's CPU per epoch by rows, pipelines (to 1,000) and tasks (to 200), without Spark
+	@$(BIN)/python -m bench.scale --only driver $(if $(QUICK),--quick)
+
+bench-scale: $(STAMP) ## The cost model, predicted against measured, the driver's work, and what larger clusters would need
+	@$(BIN)/python -m bench.scale $(if $(QUICK),--quick)
+
 bench-hosts: $(STAMP) ## Pipelines on the epoch and dedicated hosts beside plain Spark queries, and small epochs (12 minutes)
 	@$(BIN)/python -m bench.hosts
 
@@ -173,5 +184,5 @@ test-matrix: $(STAMP) ## The core tests with every Python and Spark that can be 
 	@$(BIN)/python -m scripts.matrix
 
 clean: ## Remove the virtual environment, caches and build products
-	rm -rf $(VENV) .matrix site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) .matrix .peers site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

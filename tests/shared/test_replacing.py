@@ -52,7 +52,7 @@ def test_one_with_the_same_ring_1_program_goes_on_with_the_state(mini: Mini) -> 
     assert not lanes_with_state(mini.checkpoint.state) & {first, second, third}
 
 
-def test_one_with_another_ring_1_program_begins_anew(mini: Mini) -> None:
+def test_one_with_another_ring_1_program_begins_with_empty_state(mini: Mini) -> None:
     pipeline(mini, COUNT.format(where=""))
     feed(mini, 0, 10)
     second = pipeline(mini, COUNT.format(where="").replace("count(*)", "count(*) + 1"))

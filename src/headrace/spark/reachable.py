@@ -96,7 +96,7 @@ class RegistrationWatch:
 
 # What Spark's client of a standalone master logs. It asks three times, for 20 s each.
 _ASKING, _ANSWERED = "Connecting to master", "Connected to Spark cluster"
-# A master answers in milliseconds. With a JVM that takes 10 s to start, the user is told after 14 s.
+# A master answers in milliseconds. With a JVM that takes 10 s to start, the error comes after 14 s.
 REGISTRATION_SECONDS = 8.0
 
 

@@ -27,8 +27,8 @@ def closing_line(stream: StreamStatus) -> str:
         "in the dead letter sink": stream.dead_letters,
         "too far in the future to move the watermark": stream.far_future,
     }
-    told = [f"{number:,} {what}" for what, number in others.items() if number]
-    return f"stream {stream.name} {', '.join([f'{count(stream.rows)} rows in', *stream.losses, *told])}"
+    counted = [f"{number:,} {what}" for what, number in others.items() if number]
+    return f"stream {stream.name} {', '.join([f'{count(stream.rows)} rows in', *stream.losses, *counted])}"
 
 
 def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:

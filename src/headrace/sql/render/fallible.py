@@ -27,7 +27,7 @@ def fallible_expressions(shape: Shape, text: str) -> tuple[FallibleExpression, .
 
 
 def _conditions(shape: Shape, text: str) -> Iterator[FallibleExpression]:
-    """Each part of WHERE that may fail, behind the parts before it."""
+    """Each part of WHERE that may fail, after the parts before it."""
     parts = [] if shape.filter is None else list(conjuncts(shape.filter))
     for i, part in enumerate(parts):
         prefix = conjunction(parts[: i + 1])
@@ -39,7 +39,7 @@ def _values(shape: Shape) -> Iterator[Expr]:
     if shape.aggregate is None:
         yield from (output.expr for output in shape.outputs)
         return
-    # The key of a window has an index behind those of the stream.
+    # The key of a window has an index after those of the stream.
     width = NESTED if shape.window is None else shape.window.width
     for expr in (*(key.expr for key in shape.aggregate.keys), *(a for c in shape.aggregate.calls for a in c.children)):
         if all(index < width or index >= NESTED for index in columns_of(expr)):
