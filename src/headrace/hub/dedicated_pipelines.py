@@ -32,6 +32,7 @@ class DedicatedPipelines:
         self._declarations, self._directory_of, self._host = declarations, directory_of, host
         self._lock = threading.RLock()
         self._made: dict[int, DedicatedRuntime] = {}
+        self._held: set[int] = set()  # instances whose queries must not run, because their streams are copied
 
     def get(self, definition: PipelineDef) -> DedicatedRuntime | None:
         """The runtime of a pipeline; None if it is on another host."""
@@ -68,22 +69,20 @@ class DedicatedPipelines:
     def align(self) -> None:
         """Start and stop queries as the catalog says. A pipeline that ends gracefully first reads what is in its feeds.
         Raises StopTimeout if that takes too long; it is stopped all the same."""
-        late: list[str] = []
+        late = [runtime.pipeline.name for runtime in self._ending() if not self._end(runtime)]
         with self._lock:
             catalog = self._declarations.catalog
             if self._declarations.closed:
                 return
             records = {r.definition.instance: r for r in _dedicated(catalog)}
             for instance, runtime in list(self._made.items()):
-                record = records.get(instance)
-                if record is None:
-                    if self._is_gone(catalog, runtime.pipeline):
-                        runtime.forget()
-                        del self._made[instance]
-                elif record.desired != "running" and not self._end(record, runtime):
-                    late.append(record.definition.name)
+                if instance not in records and self._is_gone(catalog, runtime.pipeline):
+                    runtime.forget()
+                    del self._made[instance]
             for record in records.values():
-                if record.desired == "running" and record.state != "finished":  # till its streams go on
+                held = record.definition.instance in self._held
+                # One whose input is over starts again when its streams go on.
+                if record.desired == "running" and record.state != "finished" and not held:
                     self._runtime(record).start()
         if late:
             raise StopTimeout(
@@ -96,13 +95,27 @@ class DedicatedPipelines:
         """True if no plan names the pipeline any more: its ends are published."""
         return all(e.pipeline.instance != pipeline.instance for e in catalog.ended)
 
-    def _end(self, record: PipelineRecord, runtime: DedicatedRuntime) -> bool:
-        """Stop a query. False if it was to read its feeds to the end, and that took too long."""
-        if not runtime.supervisor.started:
-            return True
-        graceful = record.desired == "stopped" and record.definition.fresh == runtime.pipeline.fresh
-        done = not graceful or runtime.supervisor.problem is not None or runtime.drain(DRAIN_SECONDS)
-        runtime.stop()
+    def _ending(self) -> list[DedicatedRuntime]:
+        """The runtimes whose queries run and should not."""
+        with self._lock:
+            found = [(runtime, self._record(runtime)) for runtime in self._made.values() if runtime.supervisor.started]
+            return [runtime for runtime, record in found if record is not None and record.desired != "running"]
+
+    def _record(self, runtime: DedicatedRuntime) -> PipelineRecord | None:
+        found = _dedicated(self._declarations.catalog)
+        return next((r for r in found if r.definition.instance == runtime.pipeline.instance), None)
+
+    def _end(self, runtime: DedicatedRuntime) -> bool:
+        """Stop a query. False if it was to read its feeds to the end, and that took too long. The lock is not held
+        while it reads, so the pipeline may be started again meanwhile."""
+        record = self._record(runtime)
+        graceful = record is not None and record.desired == "stopped"
+        graceful = graceful and record is not None and record.definition.fresh == runtime.pipeline.fresh
+        done = not graceful or runtime.drain(DRAIN_SECONDS)
+        with self._lock:
+            now = self._record(runtime)
+            if now is None or now.desired != "running":
+                runtime.stop()
         return done
 
     def drain(self, streams: Collection[str], timeout: float) -> bool:
@@ -129,15 +142,17 @@ class DedicatedPipelines:
         """Stop the queries that read these streams, for as long as the block runs. A batch in flight runs again."""
         wanted = {s.lower() for s in streams}
         with self._lock:
-            found = [r for r in self._made.values() if wanted & {s.lower() for s in r.pipeline.streams}]
-            running = [r for r in found if r.supervisor.started and r.supervisor.problem is None]
-            for runtime in running:
-                runtime.stop()
-            try:
-                yield
-            finally:
-                for runtime in running:
-                    runtime.start()
+            found = {i for i, r in self._made.items() if wanted & {s.lower() for s in r.pipeline.streams}}
+            self._held |= found
+            for instance in found:
+                self._made[instance].stop()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held -= found
+            if found:
+                self.align()
 
     def require_whole(self, streams: Collection[str]) -> None:
         """Raise SavepointTooSmall if a pipeline reads one of these streams and another stream that is not among them.

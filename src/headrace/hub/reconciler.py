@@ -335,6 +335,8 @@ class Reconciler:
         pipelines miss nothing. Any other problem does not keep the other streams from their plans.
         """
         problems: list[Exception] = []
+        if not changes:  # a script that only asks waits for nothing
+            return
         with _collecting(problems), state_errors(self._state.path):
             self.dedicated.prepare()
         phases: dict[int, list[StreamChange]] = {0: [], 1: [], 2: []}
