@@ -30,15 +30,11 @@ from headrace.state.dedicated_state import BEGIN, Begin, dedicated_home, newest_
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Progress, read_progress, write_progress
 from headrace.stream.host import OnEnd, Query
-from headrace.stream.retries import RetryPolicy
 from headrace.stream.supervisor import QuerySupervisor
 
 if TYPE_CHECKING:
     from headrace.spark.dedicated_committer import BatchSummary, DedicatedCommitter
     from headrace.spark.dedicated_frame import FeedPlace
-
-# A query that fails again and again is of its pipeline only, so that fails soon and says why.
-POLICY = RetryPolicy(limit=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,7 @@ class DedicatedRuntime:
     def __init__(self, pipeline: PipelineDef, directory_of: Callable[[str], Path], host: DedicatedHost) -> None:
         self.pipeline, self._directory_of, self._host = pipeline, directory_of, host
         self.home = dedicated_home(directory_of(pipeline.program.stream), pipeline)
-        self.supervisor = QuerySupervisor(self.home, PlanStore(self.home), self, policy=POLICY)
+        self.supervisor = QuerySupervisor(self.home, PlanStore(self.home), self)
         self._committer: DedicatedCommitter | None = None
         self._lock = threading.RLock()
         self._run: DedicatedRun | None = None

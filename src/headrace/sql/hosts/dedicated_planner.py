@@ -15,7 +15,6 @@ from headrace.errors import (
     HeadraceError,
     NonDeterministic,
     Span,
-    SparkRefused,
     SqlError,
     UnboundedSort,
     UnknownStream,
@@ -97,7 +96,7 @@ class DedicatedPlanner:
     def _check(self, spark: SparkChecker, sql: str, relations: list[StreamRelation], start: int) -> StreamingFindings:
         try:
             found = spark.check_streaming(sql, relations, _MODES[self.statement.emit])
-        except (SparkRefused, UnsupportedStateful) as problem:
+        except SqlError as problem:
             at = problem.params.get("at")
             problem.span = self._span(start + at[0], start + at[1]) if isinstance(at, tuple) else self.statement.span
             raise
