@@ -104,6 +104,10 @@ bench-batch-policy: $(STAMP) ## What waiting for rows (max_latency) saves
 bench-planner: $(STAMP) ## Planning time as a multiple of sqlglot's parse time
 	@$(BIN)/python -m bench.planner
 
+.PHONY: bench-check
+bench-check: $(STAMP) ## How soon `headrace check` answers from the shell (20 seconds, on a quiet machine)
+	@$(BIN)/python -m bench.check
+
 bench-functions: $(STAMP) ## Rows/s of every function and cast, beside Spark's select of the same expression (10 minutes)
 	@$(BIN)/python -m bench.functions
 
@@ -164,8 +168,9 @@ soak-churn: $(STAMP) ## Sixteen threads create and drop pipelines at once for CH
 soak-schedules: $(STAMP) ## Random schedules of joins, leaves, crashes and dying workers, 40 times as many as in the tests
 	@HEADRACE_EXAMPLES=40 $(BIN)/python -m pytest tests/shared
 
-test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here
+test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here: with headrace installed, and shipped
 	@$(BIN)/python -m tests.soak.standalone
+	@$(BIN)/python -m tests.soak.standalone --ship
 
 soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=30 and count every row
 	@$(BIN)/python -m tests.soak.ingress --seconds $(SOAK_SECONDS)

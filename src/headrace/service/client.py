@@ -21,6 +21,7 @@ import httpx
 import pyarrow as pa
 
 from headrace.errors import HubUnreachable, PipelineFailed, StreamFailed
+from headrace.hub.objects import PySparkNames
 from headrace.hub.results import Result
 from headrace.model.status import (
     ALIVE,
@@ -94,7 +95,7 @@ class RemoteHub:
         >>> remote.sql("CREATE SINK spare WITH (type = 'noop'); DROP SINK spare")
         [created sink spare, dropped sink spare]
         """
-        found = self._json("POST", "/api/v1/sql", json={"text": text}, params={"limit": 10_000})
+        found = self._json("POST", "/api/v1/sql", json={"text": text}, params={"limit": 10_000, "arrow": "true"})
         return [decode_result(r) for r in found["results"]]
 
     def validate(self, text: str) -> int:
@@ -301,7 +302,7 @@ class RemoteStream:
         return f"Stream({self.name})"
 
 
-class RemotePipeline:
+class RemotePipeline(PySparkNames):
     """A pipeline of a remote hub.
 
     >>> remote.pipelines["hot"].name
@@ -375,6 +376,9 @@ class RemotePipeline:
         166
         """
         return self._hub._table(f"{self._path}/results", {"sink": sink} if sink else {})
+
+    def _plan(self) -> str:
+        return str(self._hub._json("GET", f"{self._path}/explain")["text"])
 
     def _repr_html_(self) -> str:
         return self.status()._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from collections.abc import Iterator
 from datetime import datetime
@@ -18,13 +19,11 @@ _T = TypeVar("_T")
 
 
 def decode_result(found: dict[str, Any]) -> Result:
-    """The result of a statement from its JSON."""
+    """The result of a statement from its JSON, with its rows as an Arrow stream."""
     warnings = tuple(found.get("warnings", ()))
     if found["columns"] is None:
         return Result(text=found["text"], warnings=warnings)
-    names = [c["name"] for c in found["columns"]]
-    columns = [pa.array([row[i] for row in found["rows"]]) for i in range(len(names))]
-    return Result(table=pa.table(columns, names=names), warnings=warnings)
+    return Result(table=pa.ipc.open_stream(base64.b64decode(found["arrow"])).read_all(), warnings=warnings)
 
 
 def decode_status(kind: type[_T], found: dict[str, Any]) -> _T:

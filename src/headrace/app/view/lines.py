@@ -37,7 +37,7 @@ def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:
     parts = []
     for p in pipelines:
         state = "" if p.state == "running" else f" ({p.state})"
-        held = [f"{p.groups:,} groups kept as state"] if p.groups else []
+        held = [f"{p.groups:,} group{'' if p.groups == 1 else 's'} kept as state"] if p.groups else []
         lost = [f"without sink {', '.join(p.detached)}"] if p.detached else []
         parts.append(f"{p.name}{state} {', '.join([f'{count(p.rows_out)} rows out', *p.losses, *held, *lost])}")
     return "; ".join(parts) or "no pipelines"

@@ -47,5 +47,18 @@ def _values(shape: Shape) -> Iterator[Expr]:
 
 
 def _fallible(expr: Expr, sql: str, text: str) -> FallibleExpression:
-    written = "" if expr.at == NOWHERE else " ".join(text[slice(*expr.at)].split())
+    written = "" if expr.at == NOWHERE else " ".join(_with_parentheses(text, *expr.at).split())
     return FallibleExpression(written, sql, tuple(sorted(columns_of(expr))))
+
+
+def _with_parentheses(text: str, start: int, end: int) -> str:
+    """The text of an expression. Its position may lack the parentheses around its first or last operand.
+
+    >>> _with_parentheses("SELECT 1 / (a - b) AS x", 7, 17), _with_parentheses("SELECT ( a - b) / 2", 9, 19)
+    ('1 / (a - b)', '( a - b) / 2')
+    """
+    while text.count("(", start, end) > text.count(")", start, end) and (close := text.find(")", end)) >= 0:
+        end = close + 1
+    while text.count(")", start, end) > text.count("(", start, end) and (begin := text.rfind("(", 0, start)) >= 0:
+        start = begin
+    return text[start:end]
