@@ -16,7 +16,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("base",),
     ("model",),
-    ("exec", "formats", "control", "brokers"),
+    ("exec", "formats", "control", "brokers", "stores"),
     ("ingress",),
     ("sources", "sinks"),
     ("bridge", "sql"),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 # Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
-_SECRET = re.compile(r"(\b\w*(?:token|password|secret|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
+_SECRET = re.compile(r"(\b\w*(?:token|password|secret|access_key|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
 # Matches the password in an address.
 _USER_INFO = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(?=@)")
 
@@ -411,6 +411,24 @@ class BrokerDenied(UserError):
 
 class UnknownTopic(UserError):
     code = "UNKNOWN_TOPIC"
+
+
+class StoreUnreachable(ExternalError):
+    code = "STORE_UNREACHABLE"
+    retry_helps = True
+
+
+class StoreFailed(ExternalError):
+    code = "STORE_FAILED"
+    retry_helps = True
+
+
+class StoreDenied(UserError):
+    code = "STORE_DENIED"
+
+
+class UnknownBucket(UserError):
+    code = "UNKNOWN_BUCKET"
 
 
 class DataLost(DataError):

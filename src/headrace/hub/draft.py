@@ -7,7 +7,6 @@ their options, and it starts nothing. It ends in a catalog that can be saved who
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,8 @@ from headrace.errors import (
     MissingFile,
     NoSink,
     SqlError,
+    StoreDenied,
+    UnknownBucket,
     UnknownTopic,
     UnreadableDirectory,
     UnwritablePath,
@@ -80,6 +81,10 @@ from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.sealing import seal_sink, seal_stream, supply, supply_sink
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import require_savepoint_name
+from headrace.stores.store_options import absolute
+
+# What a script cannot show on a machine on which it will not run.
+_ELSEWHERE = (MissingFile, StoreDenied, UnknownBucket, UnreadableDirectory, UnwritablePath)
 
 
 @dataclass(slots=True)
@@ -134,7 +139,7 @@ class Draft:
         """Notes paths and services that cannot be used from here, if the script will run elsewhere."""
         try:
             yield
-        except (MissingFile, UnreadableDirectory, UnwritablePath, ExternalError) as problem:
+        except (*_ELSEWHERE, ExternalError) as problem:
             if not self.elsewhere:
                 raise
             self.absent.append(problem)
@@ -480,5 +485,5 @@ def _without_state(pipeline: PipelineDef) -> PipelineDef:
 
 def _with_absolute_path(stream: StreamDef) -> StreamDef:
     """`stream` with absolute paths: the planning process and later runs may have another working directory."""
-    settled = {k: os.path.abspath(v) if k.lower() == "path" else v for k, v in stream.options.items()}
+    settled = {k: absolute(v) if k.lower() == "path" else v for k, v in stream.options.items()}
     return replace(stream, options=settled)

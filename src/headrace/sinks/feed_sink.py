@@ -47,6 +47,7 @@ from headrace.sinks.feed_log import (
     sync_names,
     write_segment,
 )
+from headrace.sinks.outputs import LocalOutput
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.sink_paths import SinkPaths, writing
 from headrace.sinks.staged_sink import StagedSettings
@@ -284,7 +285,7 @@ def _tag(key: SinkKey) -> str:
 
 @contextmanager
 def _writing(name: str, directory: Path) -> Iterator[None]:
-    with writing(SinkPaths(directory, name)):
+    with writing(SinkPaths(LocalOutput(directory), name)):
         yield
 
 
