@@ -64,10 +64,10 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 	@$(BIN)/python -m pytest tests/test_layers.py tests/test_names.py tests/test_docs.py tests/test_errors.py tests/test_examples.py
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8, 32 and 300 pipelines, beside plain Spark
-	@$(BIN)/python -m bench.epoch
+	@$(BIN)/python -m bench.epoch $(if $(QUICK),--quick)
 
 .PHONY: bench-peers bench-scale
-bench-peers: $(STAMP) ## headrace beside N Spark queries, Flink and DuckDB, checked outputs (20 minutes; QUICK=1 for 5; ONLY=a,b)
+bench-peers: $(STAMP) ## headrace beside N Spark queries, Flink and DuckDB, checked outputs (25 minutes; QUICK=1 for 7; ONLY=a,b)
 	@$(BIN)/python -m bench.peers $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: bench-driver

@@ -215,6 +215,18 @@ class InUse(SqlError):
     code = "IN_USE"
 
 
+class CyclicStreams(SqlError):
+    code = "CYCLIC_STREAMS"
+
+
+class UnfinishedRows(SqlError):
+    code = "UNFINISHED_ROWS"
+
+
+class SchemaChanged(SqlError):
+    code = "SCHEMA_CHANGED"
+
+
 class StreamIdle(SqlError):
     code = "STREAM_IDLE"
 
@@ -504,6 +516,10 @@ class EvaluationFailed(DataError):
 
 class OutputChanged(DataError):
     code = "OUTPUT_CHANGED"
+
+
+class TableTooLarge(UserError):
+    code = "TABLE_TOO_LARGE"
 
 
 class QueryTimeout(UserError):

@@ -25,6 +25,7 @@ from headrace.model.schema import BIGINT, BINARY, NESTED, STRING, DataType, Fiel
 # When a group is emitted: once, when its window closes; in every epoch that changed it; once, when it first appears.
 Emit = Literal["close", "changes", "first"]
 MEMBER = "_member"
+DERIVED = "pipeline"  # the source of a stream that a pipeline feeds
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
 
 # The columns of a dead letter. `column` is NULL for bad structure. `raw` is the rejected record without its delimiter,
@@ -273,6 +274,11 @@ class PipelineProgram:
     dedicated: DedicatedQuery | None = None
 
     @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that it reads."""
+        return (self.stream,) if self.dedicated is None else tuple(i.stream for i in self.dedicated.inputs)
+
+    @property
     def host(self) -> Host:
         """Where the pipeline runs."""
         if self.dedicated is not None:
@@ -359,6 +365,11 @@ class StreamDef:
     padded: tuple[tuple[int, int], ...] = ()
 
     @property
+    def fed_by(self) -> str | None:
+        """The pipeline whose output the stream is. None for a stream with a source of its own."""
+        return self.options["pipeline"] if self.source == DERIVED else None
+
+    @property
     def in_records(self) -> tuple[int, ...]:
         """The columns that the records hold, by full-schema index. The source fills or an expression computes the
         others."""
@@ -440,8 +451,7 @@ class PipelineDef:
     @property
     def streams(self) -> tuple[str, ...]:
         """The streams that it reads."""
-        query = self.program.dedicated
-        return (self.program.stream,) if query is None else tuple(i.stream for i in query.inputs)
+        return self.program.streams
 
     def on_stream(self, stream: str) -> PipelineDef:
         """Its part in the plan of one of its streams. On the dedicated host that is a pipeline which writes to a feed,

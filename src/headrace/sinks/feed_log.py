@@ -19,8 +19,8 @@ which read it: the Spark query of a pipeline on the dedicated host, or a stream 
   close.
 - *Loss*. Rows that the strategy `drop` dropped are counted in the epoch that they belong to. Nothing else is left out.
 - *Retention*. Epochs from the smallest position of all consumers on are kept. Without a consumer everything is kept.
-  Register before the first row that you need is written. The manifest of the newest epoch always stays: it holds the
-  position count.
+  Register before the first row that you need is written. The manifests of the newest epoch always stay: they hold the
+  position count, and show what a re-run of that epoch must not write again.
 - *Damage*. A manifest or a segment that is missing, torn or changed is StateDamaged with the path of the file. No row
   of a damaged segment is returned.
 
@@ -45,6 +45,7 @@ from headrace.errors import InternalError, StateDamaged
 from headrace.model.stored import store, stored
 
 FEEDS = "feeds"  # the directory of all feeds in the directory of their stream
+OWN = "own"  # the feed that a stream is made of, in the directory of that stream
 _EPOCH = re.compile(r"(\d{12})\.json")
 _NAME = re.compile(r"[\w.-]{1,100}")
 
@@ -85,6 +86,11 @@ class FeedEpoch:
     def bytes(self) -> int:
         return sum(s.bytes for s in self.segments)
 
+    def same_epoch(self, other: FeedEpoch) -> bool:
+        """True if both are the output of one epoch. Two pipelines write to a feed in the epoch in which one replaces
+        the other."""
+        return (self.checkpoint, self.epoch) == (other.checkpoint, other.epoch)
+
 
 @dataclass(frozen=True, slots=True)
 class FeedBacklog:
@@ -103,6 +109,12 @@ class _Position:
 def feed_directory(stream_directory: Path, instance: int) -> Path:
     """The feed of an instance of a stream."""
     return stream_directory / FEEDS / str(instance)
+
+
+def stream_feed(stream_directory: Path) -> Path:
+    """The feed whose rows a stream is made of. It belongs to the stream that reads it, not to the one that is read by
+    the pipeline: pipelines may be replaced."""
+    return stream_directory / FEEDS / OWN
 
 
 class FeedLog:
@@ -252,12 +264,15 @@ class FeedLog:
             return
         kept = self.positions()
         with state_errors(self.directory):
+            newest = self.epoch(kept[-1]) if kept else None
             for position in kept:
                 if position >= needed:
                     break
-                for directory in {(self.segments / s.file).parent for s in self.epoch(position).segments}:
+                epoch = self.epoch(position)
+                for directory in {(self.segments / s.file).parent for s in epoch.segments}:
                     shutil.rmtree(directory, ignore_errors=True)
-                if position < needed - 1 and position != kept[-1]:
+                # The manifests of the newest epoch stay: the stream may run it again.
+                if position < needed - 1 and newest is not None and not newest.same_epoch(epoch):
                     self.path(position).unlink(missing_ok=True)
 
     def _consumer(self, name: str) -> Path:

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from headrace.base.durable import fsync, private_directory
 from headrace.base.faults import fault_point
-from headrace.base.options import choice, option, size
+from headrace.base.options import choice, integer, option, size, text
 from headrace.errors import EpochMismatch
 from headrace.model.program import FEED as NAME
 from headrace.model.program import PipelineDef, SinkDef
@@ -43,7 +43,7 @@ from headrace.sinks.feed_log import (
     FeedEpoch,
     FeedLog,
     FeedSegment,
-    feed_directory,
+    stream_feed,
     sync_names,
     write_segment,
 )
@@ -54,6 +54,7 @@ from headrace.sinks.staged_sink import StagedSettings
 
 FeedStrategy = Literal["spill", "pause", "drop"]
 # A feed in memory would have about this much: the strategy `pause` keeps the consumer close behind.
+STAGING = "staging"  # as in `headrace.sinks.staging`, which imports the registry of sinks
 PAUSE_BYTES = 64 * 1024 * 1024
 SPILL_BYTES = 4 * 1024 * 1024 * 1024
 
@@ -74,9 +75,32 @@ class FeedSettings(StagedSettings):
             return self.limit
         return SPILL_BYTES if self.strategy == "spill" else PAUSE_BYTES
 
+    stream: str | None = option(text, help="the directory of the stream that is made of these rows")
+    shift: int | None = option(
+        integer(-(1 << 62), 1 << 62), help="how far the event time of these rows is ahead of the watermark"
+    )
+
     def directory(self, instance: int) -> Path:
-        """The feed of an instance."""
+        """The feed of an instance, or that of the stream that is made of its rows."""
+        if self.stream is not None:
+            return stream_feed(self._streams / self.stream)
         return Path(self.staging).parent / FEEDS / str(instance)
+
+    @property
+    def abandoned(self) -> bool:
+        """True if the stream that is made of these rows was dropped. The hub made its directory when the stream was
+        declared."""
+        return self.stream is not None and not (self._streams / self.stream).is_dir()
+
+    @property
+    def _streams(self) -> Path:
+        return Path(self.staging).parent.parent
+
+    def event_time(self, watermark: int | None) -> int | None:
+        """How far the event time of the rows has come when the stream has this watermark."""
+        if self.stream is None or watermark is None:
+            return watermark
+        return None if self.shift is None else watermark + self.shift
 
 
 def feed_settings(sink: SinkDef) -> FeedSettings:
@@ -90,19 +114,28 @@ def is_full(settings: FeedSettings, log: FeedLog) -> bool:
     return settings.strategy != "drop" and log.backlog().bytes >= settings.most
 
 
+NOWHERE = Staged(0)  # the receipt for rows of a stream that was dropped
+
+
 class FeedWatch:
     """Finds the feeds of a stream that are full. Remembers the manifests that it has parsed, because the planner asks
     at every poll. One thread at a time."""
 
     def __init__(self, stream_directory: Path) -> None:
         self._directory = stream_directory
-        self._logs: dict[int, FeedLog] = {}
+        self._logs: dict[Path, FeedLog] = {}
 
     def full(self, pipelines: Iterable[PipelineDef]) -> list[str]:
         """The pipelines whose feeds make the stream pause, by name."""
-        feeds = {p.instance: (p.name, s) for p in pipelines for s in p.sinks if s.kind == NAME}
-        self._logs = {i: self._logs.get(i) or FeedLog(feed_directory(self._directory, i)) for i in feeds}
-        return [name for instance, (name, sink) in feeds.items() if is_full(feed_settings(sink), self._logs[instance])]
+        staging = str(self._directory.absolute() / STAGING)
+        feeds: list[tuple[str, FeedSettings, Path]] = []
+        for pipeline in pipelines:
+            for sink in pipeline.sinks:
+                if sink.kind == NAME:
+                    settings = replace(feed_settings(sink), staging=staging)
+                    feeds.append((pipeline.name, settings, settings.directory(pipeline.instance)))
+        self._logs = {place: self._logs.get(place) or FeedLog(place) for _, _, place in feeds}
+        return [name for name, settings, place in feeds if is_full(settings, self._logs[place])]
 
 
 class FeedTask:
@@ -112,6 +145,8 @@ class FeedTask:
         self._sink, self._settings = sink, settings
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
+        if self._settings.abandoned:
+            return NOWHERE
         directory = FeedLog(self._settings.directory(key.instance)).segments
         name = f"{_tag(key)}/{uuid.uuid4().hex}"
         with _writing(self._sink.name, directory):
@@ -120,6 +155,8 @@ class FeedTask:
             except BaseException:
                 with contextlib.suppress(OSError):  # half a file must not use the disk space that the stream waits for
                     (directory / name).unlink(missing_ok=True)
+                if self._settings.abandoned:
+                    return NOWHERE
                 raise
         fault_point("after-feed-segment")
         return Staged(written.rows, file=json.dumps([written.file, written.rows, written.bytes, written.crc]))
@@ -135,12 +172,16 @@ class FeedSink:
         self._logs: dict[int, FeedLog] = {}
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
+        if self._settings.abandoned:
+            return
         with self._at(key) as log:
             if not self.committed(key) and self._promised(key, log) is None:
                 self._prepare(key, log)
                 store(log.directory / "promise.json", self._made(key, staged, log))
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
+        if self._settings.abandoned:
+            return 0
         with self._at(key) as log:
             done = self._found(key, log)
             if done is None:
@@ -197,7 +238,9 @@ class FeedSink:
             self._logs.clear()
 
     def forget(self, key: SinkKey) -> None:
-        """The instance is dropped, and its feed with it."""
+        """The instance is dropped, and its feed with it. The feed of a stream stays as long as the stream."""
+        if self._settings.stream is not None:
+            return
         with self._at(key) as log:
             shutil.rmtree(log.directory, ignore_errors=True)
             with contextlib.suppress(OSError):  # other feeds may be there
@@ -215,8 +258,13 @@ class FeedSink:
 
     def _found(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
         """The manifest of this key. Only the newest epoch is ever run again."""
-        newest = log.newest()
-        return newest if newest is not None and _is_of(newest, key) else None
+        for position in reversed(log.positions()):
+            found = log.epoch(position)
+            if _is_of(found, key):
+                return found
+            if (found.checkpoint, found.epoch) != (key.checkpoint, key.epoch):
+                break
+        return None
 
     def _promised(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
         found = stored(FeedEpoch, log.directory / "promise.json")
@@ -227,9 +275,9 @@ class FeedSink:
         return [e for e in kept if (e.checkpoint, e.instance) == (key.checkpoint, key.instance)]
 
     def _made(self, key: SinkKey, staged: list[Staged], log: FeedLog) -> FeedEpoch:
-        segments = tuple(FeedSegment(*json.loads(s.file)) for s in staged)
+        segments = tuple(FeedSegment(*json.loads(s.file)) for s in staged if s.file)
         newest, mark = log.newest(), key.mark
-        watermark = None if mark is None else mark.watermark
+        watermark = self._settings.event_time(None if mark is None else mark.watermark)
         before, dropped = (None, 0) if newest is None else (newest.watermark, newest.dropped_so_far)
         if before is not None and (watermark is None or watermark < before):
             watermark = before
@@ -280,7 +328,7 @@ def _says_nothing(made: FeedEpoch, log: FeedLog) -> bool:
 
 def _tag(key: SinkKey) -> str:
     """The directory of an epoch's segments. Two checkpoints of a stream never share one."""
-    return f"{key.checkpoint[:16]}-{key.epoch}"
+    return f"{key.checkpoint[:16]}-{key.instance}-{key.epoch}"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headrace.base.unknown import unknown
 from headrace.errors import (
@@ -16,11 +16,12 @@ from headrace.errors import (
     UnsupportedStateful,
 )
 from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef, ViewDef
+from headrace.sinks.feed_sink import FEED
 from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
 from headrace.sql.functions.time_functions import CLOCKS
 from headrace.sql.hosts.dedicated_planner import DedicatedPlanner
-from headrace.sql.hosts.epoch_planner import EpochHostPlanner
+from headrace.sql.hosts.epoch_planner import EpochHostPlan, EpochHostPlanner
 from headrace.sql.hosts.host_choice import SHARED, HostChoice, dedicated_because, forced, is_resolvable, moved
 from headrace.sql.hosts.spark_checker import SparkChecker, SparkFindings, StreamingFindings
 from headrace.sql.lowering import lower, lower_dedicated, lower_epoch_query, program_of
@@ -30,6 +31,7 @@ from headrace.sql.parse.statements import CreatePipeline, Select
 from headrace.sql.parse.syntax import ForeignQuery
 from headrace.sql.pipeline_options import PipelineOptions, chosen_host, read_pipeline_options
 from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.event_times import EventTime, TimePath, event_times, passed_times, stream_times
 from headrace.sql.plan.expr import Call, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.logical import Plan
@@ -49,7 +51,8 @@ class Planned:
     `choice` is its host. On the other hosts the plans are those of the rings (of the first stream on the dedicated
     host), and `spark` is what Spark says about its part, None if Spark has not checked it. `emit` is the EMIT clause of
     the statement, None without one. `trace` has each rule's name and the plan after it, None when the rule changed
-    nothing. `views` are those that the query reads.
+    nothing. `views` are those that the query reads. `times` are the output columns that are an event time;
+    none while Spark has not checked its part.
     """
 
     name: str | None
@@ -65,6 +68,7 @@ class Planned:
     choice: HostChoice = SHARED
     spark: SparkFindings | StreamingFindings | None = None
     views: tuple[ViewDef, ...] = ()
+    times: dict[TimePath, EventTime] = field(default_factory=dict)
 
 
 def plan_pipeline(
@@ -166,7 +170,16 @@ def _plan_on_epoch_host(
         options=options,
         choice=forced("epoch") if because is None else moved(because),
         spark=plan.findings,
+        times=_times_of_spark(plan),
     )
+
+
+def _times_of_spark(plan: EpochHostPlan) -> dict[TimePath, EventTime]:
+    """The event times in the output of Spark's part of a query."""
+    if plan.findings is None:
+        return {}
+    below = stream_times(plan.rings.stream) if plan.program.ring1 is None else plan.rings.times
+    return passed_times(below, dict(plan.findings.passed))
 
 
 def plan_on_shared_host(statement: CreatePipeline | Select, names: Names, meaning: Meaning) -> Planned:
@@ -220,6 +233,7 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
         trace=(*logical_trace, *physical_trace),
         options=options,
         choice=forced("shared") if chosen_host(statement) == "shared" else SHARED,
+        times=event_times(shape),
     )
 
 
@@ -244,4 +258,5 @@ def _sinks(statement: CreatePipeline, names: Names) -> tuple[SinkDef, ...]:
         if sink is None:
             raise unknown(UnknownSink, "sink", name, names.sink_names(), span=span)
         found.append(sink)
-    return tuple(found)
+    # The hub makes the feeds themselves; a plan only says where the rows go.
+    return (*found, *(SinkDef(f"stream {outlet.name}", FEED.name, {}) for outlet in statement.streams))

@@ -149,13 +149,18 @@ class StateDir:
 
 
 def stream_directory(root: Path, name: str) -> Path:
-    """The directory of a stream below the state directory `root`. A quoted name may contain any character, so
-    characters with a meaning in paths are written as %XX: no name leads out of the state directory. A result that is
-    too long for a file system is truncated and gets a digest."""
+    """The directory of a stream below the state directory `root`."""
+    return root / STREAMS / directory_name(name)
+
+
+def directory_name(name: str) -> str:
+    """The name of a stream's directory. A quoted name may contain any character, so characters with a meaning in paths
+    are written as %XX: no name leads out of the state directory. A result that is too long for a file system is
+    truncated and gets a digest."""
     written = re.sub(r"^\.", "%2E", quote(name, safe=" "))
     if len(written) > MAX_COMPONENT:
         written = f"{written[: MAX_COMPONENT - 33]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-    return root / STREAMS / written
+    return written
 
 
 def require_savepoint_name(name: str) -> str:
