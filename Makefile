@@ -55,7 +55,7 @@ demo: $(STAMP) ## Watch pipelines share one stream (DURATION=30 seconds)
 	@$(BIN)/headrace demo --duration $(DURATION)
 
 test: $(STAMP) ## Run the tests, JOBS=2 at once
-	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
+	@$(BIN)/python -m pytest -rs --numprocesses $(JOBS) --dist worksteal
 
 check: $(STAMP) ## Lint, types, layers, documented names, doctests
 	@$(BIN)/ruff check .

@@ -26,7 +26,7 @@ from bench.peers.environments import ROOT, SYSTEMS
 from bench.peers.figures import judge, judge_latency, judge_memory
 from bench.peers.latency import Latency
 from bench.peers.memory import per_pipeline
-from bench.peers.tables import costs, keep, latencies, rates
+from bench.peers.tables import costs, keep, latencies, rates, stored
 from bench.peers.workloads import WORKLOADS
 from bench.report import Report, environment, finish
 from headrace.spark.java import find_java
@@ -58,7 +58,10 @@ def main() -> None:
     def say(text: str) -> None:
         print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
 
-    sys.exit(finish(run(parts, names, options.quick, say), options.json))
+    report = run(parts, names, options.quick, say)
+    if options.json:
+        report.facts["results"] = {part: found for part, found in stored().items() if part in parts}
+    sys.exit(finish(report, options.json))
 
 
 def run(parts: list[str], names: list[str], quick: bool, say: Say) -> Report:
@@ -69,8 +72,12 @@ def run(parts: list[str], names: list[str], quick: bool, say: Say) -> Report:
     with tempfile.TemporaryDirectory(prefix="headrace-peers-") as scratch:
         for part in (name for name in PARTS if name in parts):
             load, before = os.getloadavg()[1], len(report.figures)
-            found = _part(part, effort, names, quick, Path(scratch) / part, report, say)
-            report.facts[part] = found
+            try:
+                found = _part(part, effort, names, quick, Path(scratch) / part, report, say)
+            except Exception as failure:  # the other parts still run; this one is short
+                say(f"  {part} failed: {type(failure).__name__}: {failure}")
+                report.require(f"{part}_failed", 1, 0, "at most")
+                continue
             keep(
                 part,
                 {

@@ -52,14 +52,14 @@ def latencies(found: Sequence[Latency]) -> Iterator[str]:
         yield f"| {one.rate:,} | {one.count} | {shown} |"
 
 
-def page(stored: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def page(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """All stored parts, for docs/benchmarks.md."""
     for name, workload in WORKLOADS.items():
-        if name in stored:
-            found = Comparison.of(stored[name]["result"])
+        if name in parts:
+            found = Comparison.of(parts[name]["result"])
             yield from (
                 "",
-                f"({name}) {workload.title}: {found.rows:,} rows, {found.bytes / 1e6:.0f} MB. {_when(stored[name])}",
+                f"({name}) {workload.title}: {found.rows:,} rows, {found.bytes / 1e6:.0f} MB. {_when(parts[name])}",
             )
             yield from (
                 "",
@@ -71,18 +71,18 @@ def page(stored: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             )
             for system, problem in found.problems.items():
                 yield from ("", f"{system} has no valid time: {' '.join(problem.split())[:300]}")
-    if "e" in stored:
-        yield from ("", f"(e) latency. {_when(stored['e'])}", "")
-        yield from latencies([Latency(**one) for one in stored["e"]["result"]])
-    if "flame" in stored:
-        shares = list(stored["flame"]["result"].items())[:3]
+    if "e" in parts:
+        yield from ("", f"(e) latency. {_when(parts['e'])}", "")
+        yield from latencies([Latency(**one) for one in parts["e"]["result"]])
+    if "flame" in parts:
+        shares = list(parts["flame"]["result"].items())[:3]
         told = ", ".join(f"{name} {share:.0%}" for name, share in shares)
         yield from (
             "",
             f"The largest costs of epochs of 32 different pipelines, in samples of the Python processes: {told}.",
         )
         yield from ("", "![Flame graph of epochs with 32 different pipelines](images/peers-flame.svg)")
-    yield from ("", "```", *(line for part in stored.values() for line in part["figures"]), "```", "")
+    yield from ("", "```", *(line for part in parts.values() for line in part["figures"]), "```", "")
 
 
 def _when(part: Mapping[str, Any]) -> str:
@@ -113,13 +113,18 @@ def _cost(found: Comparison, system: str, count: int) -> str:
 
 def keep(name: str, part: Mapping[str, Any]) -> None:
     """Store a part beside the others, of this or an earlier run."""
-    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(stored | {name: part}, indent=1))
+    RESULTS.write_text(json.dumps(stored() | {name: part}, indent=1))
+
+
+def stored() -> dict[str, Any]:
+    """All stored parts by name."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return found
 
 
 def main() -> None:
-    text = "\n".join(page(json.loads(RESULTS.read_text())))
+    text = "\n".join(page(stored()))
     if "--write" not in sys.argv:
         print(text)
         return

@@ -37,7 +37,7 @@ def test_every_file_of_a_state_directory_is_on_the_page(tmp_path: Path) -> None:
         "secrets.json",
         "streams/t/source/journal/synced",
         "streams/s/source/files.log",
-        "streams/u/feeds/own/epochs/000000000000.json",
+        "streams/u/input/epochs/000000000000.json",
         "savepoints/one/catalog.json",
     }
     assert kinds <= set(found)

@@ -45,7 +45,6 @@ from headrace.errors import InternalError, StateDamaged
 from headrace.model.stored import store, stored
 
 FEEDS = "feeds"  # the directory of all feeds in the directory of their stream
-OWN = "own"  # the feed that a stream is made of, in the directory of that stream
 _EPOCH = re.compile(r"(\d{12})\.json")
 _NAME = re.compile(r"[\w.-]{1,100}")
 
@@ -114,7 +113,7 @@ def feed_directory(stream_directory: Path, instance: int) -> Path:
 def stream_feed(stream_directory: Path) -> Path:
     """The feed whose rows a stream is made of. It belongs to the stream that reads it, not to the one that is read by
     the pipeline: pipelines may be replaced."""
-    return stream_directory / FEEDS / OWN
+    return stream_directory / "input"
 
 
 class FeedLog:

@@ -54,7 +54,6 @@ from headrace.sinks.staged_sink import StagedSettings
 
 FeedStrategy = Literal["spill", "pause", "drop"]
 # A feed in memory would have about this much: the strategy `pause` keeps the consumer close behind.
-STAGING = "staging"  # as in `headrace.sinks.staging`, which imports the registry of sinks
 PAUSE_BYTES = 64 * 1024 * 1024
 SPILL_BYTES = 4 * 1024 * 1024 * 1024
 
@@ -114,28 +113,29 @@ def is_full(settings: FeedSettings, log: FeedLog) -> bool:
     return settings.strategy != "drop" and log.backlog().bytes >= settings.most
 
 
-NOWHERE = Staged(0)  # the receipt for rows of a stream that was dropped
-
-
 class FeedWatch:
     """Finds the feeds of a stream that are full. Remembers the manifests that it has parsed, because the planner asks
     at every poll. One thread at a time."""
 
     def __init__(self, stream_directory: Path) -> None:
-        self._directory = stream_directory
+        self._staging = stream_directory / "staging"  # as `headrace.sinks.staging` has it
         self._logs: dict[Path, FeedLog] = {}
 
     def full(self, pipelines: Iterable[PipelineDef]) -> list[str]:
         """The pipelines whose feeds make the stream pause, by name."""
-        staging = str(self._directory.absolute() / STAGING)
-        feeds: list[tuple[str, FeedSettings, Path]] = []
-        for pipeline in pipelines:
-            for sink in pipeline.sinks:
-                if sink.kind == NAME:
-                    settings = replace(feed_settings(sink), staging=staging)
-                    feeds.append((pipeline.name, settings, settings.directory(pipeline.instance)))
-        self._logs = {place: self._logs.get(place) or FeedLog(place) for _, _, place in feeds}
-        return [name for name, settings, place in feeds if is_full(settings, self._logs[place])]
+        found: dict[Path, FeedLog] = {}
+        full: dict[str, None] = {}
+        for pipeline, sink in ((p, s) for p in pipelines for s in p.sinks if s.kind == NAME):
+            settings = feed_settings(replace(sink, options={"staging": str(self._staging), **sink.options}))
+            place = settings.directory(pipeline.instance)
+            found[place] = self._logs.get(place) or FeedLog(place)
+            if is_full(settings, found[place]):
+                full[pipeline.name] = None
+        self._logs = found
+        return list(full)
+
+
+NOWHERE = Staged(0)  # the receipt for rows of a stream that was dropped
 
 
 class FeedTask:
