@@ -113,11 +113,13 @@ QUERIES = {
     ),
     "window_of_window": Query(
         "SELECT window.start AS s, sum(n) AS total, max(n) AS top FROM (SELECT window AS w, count(*) AS n "
-        "FROM events GROUP BY window(ts, '30 seconds')) GROUP BY window(w, '2 minutes')"
+        "FROM events GROUP BY window(ts, '30 seconds')) GROUP BY window(w, '2 minutes')",
+        forced=True,
     ),
     "window_of_window_keys": Query(
         "SELECT window.start AS s, kind, avg(n) AS mean FROM (SELECT window AS w, kind, count(*) AS n "
-        "FROM events GROUP BY window(ts, '30 seconds'), kind) GROUP BY window(w, '2 minutes'), kind"
+        "FROM events GROUP BY window(ts, '30 seconds'), kind) GROUP BY window(w, '2 minutes'), kind",
+        forced=True,
     ),
     # what cheaper hosts run, too
     "projection": Query("SELECT id, upper(device) AS d FROM events WHERE v > 50", forced=True),
