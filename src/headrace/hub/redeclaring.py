@@ -28,6 +28,7 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
         generation=declared.generation,
         pooled=declared.pooled,
         views=declared.views,
+        fresh=declared.fresh,
     )
     if _same_unchecked(new.program, declared.program):
         alike = replace(alike, program=declared.program)
@@ -76,7 +77,7 @@ def replaced(stream: StreamDef) -> Result:
 
 def replaced_pipeline(new: PipelineDef, *, kept_state: bool) -> Result:
     """The answer to CREATE OR REPLACE PIPELINE over another definition: what became of its state."""
-    if new.program.ring1 is None and not kept_state:
+    if new.program.host != "dedicated" and new.program.ring1 is None and not kept_state:
         state = "it keeps no state, and gets the rows from now on"
     elif kept_state:
         state = "it goes on with the state of the old one"
