@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from headrace.errors import AlreadyExists, InUse, Span
 from headrace.hub.results import Result
-from headrace.model.program import PipelineDef, PipelineProgram, StreamDef
+from headrace.model.program import DedicatedQuery, PipelineDef, PipelineProgram, StreamDef
 from headrace.sources import SOURCES
 
 
@@ -38,13 +38,24 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
 def _same_unchecked(new: PipelineProgram, declared: PipelineProgram) -> bool:
     """True if a program that Spark has not checked is the declared one. Such a program has no output and no conditions
     of Spark yet: its text and its groups tell. `headrace run` checks its script before Spark starts."""
-    if new.spark is None or declared.spark is None or len(new.output):
+    if len(new.output) or new.stream.lower() != declared.stream.lower() or new.meaning != declared.meaning:
+        return False
+    if new.dedicated is not None and declared.dedicated is not None:
+        # Without EMIT, Spark chooses the mode.
+        modes = new.dedicated.mode in ("append", declared.dedicated.mode)
+        return modes and _text_of(new.dedicated) == _text_of(declared.dedicated)
+    if new.spark is None or declared.spark is None:
         return False
     mine, theirs = replace(new.spark, tables=(), staged=declared.spark.staged), replace(declared.spark, tables=())
     groups = new.ring1 is None or (new.ring0, new.ring1) == (declared.ring0, declared.ring1)
-    return (
-        mine == theirs and groups and new.stream.lower() == declared.stream.lower() and new.meaning == declared.meaning
-    )
+    return mine == theirs and groups
+
+
+def _text_of(query: DedicatedQuery) -> tuple[object, ...]:
+    """What is known of a query on the dedicated host before Spark has checked it. Spark finds the conditions that the
+    tasks evaluate, and whether rows are distinct."""
+    inputs = [(i.stream.lower(), i.relation, i.staged, i.event_time, i.delay_us) for i in query.inputs]
+    return query.sql, inputs, query.strategy, query.limit
 
 
 def kept(kind: str, name: str, same: bool) -> Result:
