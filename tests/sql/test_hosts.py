@@ -228,6 +228,15 @@ def test_a_query_over_two_streams_runs_on_the_dedicated_host_with_one_feed_per_s
     assert part.program.output == second.staged
 
 
+def test_a_query_that_is_not_checked_yet_is_recognized_as_the_declared_one() -> None:
+    text = f"CREATE PIPELINE p INTO out AS {TWO}"
+    out = (names().sinks["out"],)
+    declared = PipelineDef("p", 7, out, plan(text, Checker(conditions=("(e.id > 3)",))).program, 1)
+    assert same_pipeline(PipelineDef("p", 9, out, plan(text).program, 1), declared)
+    other = plan(text.replace("> 3", "> 4")).program
+    assert not same_pipeline(PipelineDef("p", 9, out, other, 1), declared)
+
+
 def test_the_output_mode_follows_emit() -> None:
     for emit, wanted in (("", ("append", "update")), (" EMIT CHANGES", ("update",)), (" EMIT ON CLOSE", ("append",))):
         spark = Checker()

@@ -41,9 +41,7 @@ def _same_unchecked(new: PipelineProgram, declared: PipelineProgram) -> bool:
     if len(new.output) or new.stream.lower() != declared.stream.lower() or new.meaning != declared.meaning:
         return False
     if new.dedicated is not None and declared.dedicated is not None:
-        # Without EMIT, Spark chooses the mode.
-        modes = new.dedicated.mode in ("append", declared.dedicated.mode)
-        return modes and _text_of(new.dedicated) == _text_of(declared.dedicated)
+        return _same_query(new.dedicated, declared.dedicated)
     if new.spark is None or declared.spark is None:
         return False
     mine, theirs = replace(new.spark, tables=(), staged=declared.spark.staged), replace(declared.spark, tables=())
@@ -51,11 +49,12 @@ def _same_unchecked(new: PipelineProgram, declared: PipelineProgram) -> bool:
     return mine == theirs and groups
 
 
-def _text_of(query: DedicatedQuery) -> tuple[object, ...]:
-    """What is known of a query on the dedicated host before Spark has checked it. Spark finds the conditions that the
-    tasks evaluate, and whether rows are distinct."""
-    inputs = [(i.stream.lower(), i.relation, i.staged, i.event_time, i.delay_us) for i in query.inputs]
-    return query.sql, inputs, query.strategy, query.limit
+def _same_query(new: DedicatedQuery, declared: DedicatedQuery) -> bool:
+    """True if a query for the dedicated host that Spark has not checked is the declared one. Spark chooses the output
+    mode of a query without EMIT, and whether it is a DISTINCT."""
+    inputs = [i.stream.lower() for i in new.inputs] == [i.stream.lower() for i in declared.inputs]
+    mode = new.mode in ("append", declared.mode)
+    return inputs and mode and (new.sql, new.strategy, new.limit) == (declared.sql, declared.strategy, declared.limit)
 
 
 def kept(kind: str, name: str, same: bool) -> Result:
