@@ -129,11 +129,11 @@ def test_a_static_table_may_change_until_it_is_gone_or_has_other_columns(feed: F
 
 
 def test_a_static_table_that_grows_too_large_for_a_broadcast_fails_its_pipeline(feed: Feed) -> None:
-    feed.session.conf.set("spark.sql.maxBroadcastTableSize", "100kb")
+    feed.session.conf.set("spark.sql.maxBroadcastTableSize", "8mb")  # an empty one takes about one
     feed.hub.sql("CREATE PIPELINE big INTO m AS SELECT /*+ BROADCAST(d) */ s.id, d.w FROM s JOIN dim d ON s.k = d.k")
     feed.give(3)
     assert feed.found("big") == [(0, 10), (1, 11)]
-    feed.session.range(200_000).selectExpr("concat('x', id) AS k", "int(id) AS w").createOrReplaceTempView("dim")
+    feed.session.range(400_000).selectExpr("concat('x', id) AS k", "int(id) AS w").createOrReplaceTempView("dim")
     feed.give(3)
     said = feed.failure("big")
     assert said.startswith("[TABLE_TOO_LARGE]") and "big" in said
