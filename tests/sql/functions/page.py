@@ -72,7 +72,7 @@ Known limits:
   that decides the result, and its optimizer drops operands beside a `NULL` that is written. Random expressions
   (`make fuzz-expressions`) are compared in this, too. One difference is known: Spark evaluates the first operand of
   `nullif` and of `BETWEEN` before all others of a row, and fails also where nothing needs its value. `try_add` and
-  `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL.
+  `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL. So is `hmac`.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are

@@ -134,7 +134,15 @@ def _concat_ws(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> 
     return binder.call(name, (separator, *(binder.coerce(joined(arg), STRING) for arg in args[1:])), node.at)
 
 
+def _hmac(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """Refused if an operand may fail: beside one that is NULL, Spark sometimes fails and sometimes returns NULL."""
+    if any(throws(arg) for arg in args):
+        binder.unsupported("hmac of operands that may fail", "Use TRY_CAST and try_ functions inside of it.", node.at)
+    return None
+
+
 _HANDLERS: dict[str, CallBinder] = {
+    "hmac": _hmac,
     "unix_timestamp": _unix_now,
     "decode": _decode,
     "concat_ws": _concat_ws,
