@@ -104,8 +104,6 @@ QUERIES = {
     "sketch_groups": Query("SELECT kind, hll_sketch_estimate(hll_sketch_agg(v)) AS n FROM events GROUP BY kind", 1),
     "count_min": Query("SELECT window.start AS s, length(count_min_sketch(v, 0.5d, 0.5d, 1)) AS n FROM events "
     "GROUP BY window(ts, '2 minutes')"),
-    "bitmap": Query("SELECT window.start AS s, bitmap_count(bitmap_construct_agg(bitmap_bit_position(id))) AS n "
-    "FROM events GROUP BY window(ts, '2 minutes')"),
     # aggregates of aggregates
     "max_of_counts": Query(
         "SELECT s, max(n) AS top FROM (SELECT window, window.start AS s, kind, count(*) AS n FROM events "

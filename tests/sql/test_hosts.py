@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.errors import HeadraceError, SparkRefused, UnsupportedStateful
+from headrace.errors import BadWindow, HeadraceError, SparkRefused, UnsupportedStateful
 from headrace.hub.redeclaring import same_pipeline
 from headrace.model.program import Meaning, OutputMode, PipelineDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema, View
@@ -226,6 +226,14 @@ def test_a_query_over_two_streams_runs_on_the_dedicated_host_with_one_feed_per_s
     part = made.on_stream("PLAIN")
     assert (part.instance, part.program.stream, [s.kind for s in part.sinks]) == (7, "plain", ["feed"])
     assert part.program.output == second.staged
+
+
+def test_a_window_over_the_union_of_two_streams_runs_on_the_dedicated_host() -> None:
+    both = "(SELECT id, ts FROM s UNION ALL SELECT a, current_timestamp() FROM plain)"
+    planned = plan(f"SELECT window.start AS w, count(*) AS n FROM {both} GROUP BY window(ts, '1 minute')", Checker())
+    assert planned.choice.host == "dedicated"
+    with pytest.raises(BadWindow):
+        plan("SELECT window.start AS w, count(*) AS n FROM s GROUP BY window(id, '1 minute')", Checker())
 
 
 def test_a_query_that_is_not_checked_yet_is_recognized_as_the_declared_one() -> None:

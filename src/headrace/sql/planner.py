@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.base.unknown import unknown
 from headrace.errors import (
+    BadWindow,
     InternalError,
     Span,
     SparkRefused,
@@ -20,7 +21,7 @@ from headrace.sinks.feed_sink import FEED
 from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
 from headrace.sql.functions.time_functions import CLOCKS
-from headrace.sql.hosts.dedicated_planner import DedicatedPlanner
+from headrace.sql.hosts.dedicated_planner import DedicatedPlanner, streams_read
 from headrace.sql.hosts.epoch_planner import EpochHostPlan, EpochHostPlanner
 from headrace.sql.hosts.host_choice import SHARED, HostChoice, dedicated_because, forced, is_resolvable, moved
 from headrace.sql.hosts.spark_checker import SparkChecker, SparkFindings, StreamingFindings
@@ -95,7 +96,7 @@ def _plan_without_views(
         return plan_on_shared_host(statement, names, meaning)
     except SqlError as problem:
         resolvable = is_resolvable(problem) and spark is not None and spark.at_hand
-        if host == "shared" or not (resolvable or isinstance(problem, UnsupportedOnShared)):
+        if host == "shared" or not (resolvable or _needs_spark(problem, statement, names)):
             raise
         try:
             return _plan_on_spark(statement, names, meaning, spark, problem)
@@ -104,6 +105,14 @@ def _plan_without_views(
             if resolvable and (isinstance(second, SparkRefused) or unresolved):
                 raise problem from None  # it points at the mistake in our own words
             raise
+
+
+def _needs_spark(problem: SqlError, statement: CreatePipeline | Select, names: Names) -> bool:
+    """True if `problem` says nothing against the query but that the shared host cannot run it. With several streams a
+    window may be over an event time of any of them."""
+    if isinstance(problem, BadWindow):
+        return len(streams_read(statement, names)) > 1
+    return isinstance(problem, UnsupportedOnShared)
 
 
 def _plan_on_spark(

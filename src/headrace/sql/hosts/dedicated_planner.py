@@ -134,11 +134,7 @@ class DedicatedPlanner:
 
     def _streams(self, tokens: list[Token]) -> list[StreamDef]:
         """The streams that the query reads, in the order in which it names them."""
-        read = {t.text.lower(): t for t in names_read(tokens) if self.names.stream(t.text) is not None}
-        hidden = declared_by_with(tokens)
-        if len(read) > 1:
-            read = {name: t for name, t in read.items() if name not in hidden} or read
-        found = [stream for name in read if (stream := self.names.stream(name)) is not None]
+        found = _streams_among(tokens, self.names)
         if found:
             return found
         known = ", ".join((*self.names.stream_names(), *self.names.view_names()))
@@ -152,10 +148,7 @@ class DedicatedPlanner:
         return self.statement.span.text
 
     def _tokens(self) -> list[Token]:
-        """The tokens of the query, with positions in the script, and an end token."""
-        start, end = self.statement.query_start, self.statement.query_end
-        found = [t for t in tokenize(self._text()) if start <= t.start < end]
-        return [*found, Token("end", "", found[-1].end, found[-1].end)]
+        return _query_tokens(self.statement)
 
     def _span(self, start: int, end: int) -> Span:
         return Span(self._text(), start, end, self.statement.span.statement)
@@ -169,6 +162,26 @@ class DedicatedPlanner:
             said = f"{blocker.what} gives other rows when a batch is run again"
             return NonDeterministic(said, advice=advice, span=span, expression=blocker.expression)
         return UnsupportedStateful(f"{blocker.what} cannot run on a stream", advice=advice, span=span)
+
+
+def streams_read(statement: CreatePipeline | Select, names: Names) -> list[StreamDef]:
+    """The streams that a query reads, in the order in which it names them."""
+    return _streams_among(_query_tokens(statement), names)
+
+
+def _query_tokens(statement: CreatePipeline | Select) -> list[Token]:
+    """The tokens of the query, with positions in the script, and an end token."""
+    start, end = statement.query_start, statement.query_end
+    found = [t for t in tokenize(statement.span.text) if start <= t.start < end]
+    return [*found, Token("end", "", found[-1].end, found[-1].end)]
+
+
+def _streams_among(tokens: list[Token], names: Names) -> list[StreamDef]:
+    read = {t.text.lower(): t for t in names_read(tokens) if names.stream(t.text) is not None}
+    hidden = declared_by_with(tokens)
+    if len(read) > 1:
+        read = {name: t for name, t in read.items() if name not in hidden} or read
+    return [stream for name in read if (stream := names.stream(name)) is not None]
 
 
 def _relation(stream: StreamDef, columns: tuple[int, ...]) -> StreamRelation:
