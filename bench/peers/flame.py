@@ -21,17 +21,20 @@ PACKAGES = ("py-spy==0.4.3",)
 RATE = 100
 _WIDTH, _ROW, _LEAST = 1200.0, 17, 0.003  # frames below a share of 0.3 % are not drawn
 _COLOURS = ("#e4604e", "#e8894a", "#e8a64a", "#d9b44a", "#c97b4a")
-# What a stack is counted as: the first of these whose text is in one of its frames, from the leaf up.
+# What a stack is counted as: the first of these of which some frame has a text.
 COSTS = (
     ("decoding JSON", ("headrace/formats/",)),
-    ("Ring 0: DuckDB passes", ("headrace/exec/", "headrace/ring0/passes", "headrace/ring0/runner")),
-    ("Ring 0: cutting and encoding partial results", ("headrace/ring0/", "headrace/bridge/")),
     ("Ring 1: state and closing windows", ("headrace/ring1/", "headrace/spark/state_host")),
+    ("Ring 0: cutting and encoding partial results", ()),
+    ("Ring 0: passes in DuckDB", ("headrace/ring0/",)),
     ("sinks", ("headrace/sinks/",)),
-    ("planning epochs", ("headrace/spark/epochs", "headrace/sources/", "headrace/state/")),
-    ("committing", ("headrace/spark/", "headrace/stream/", "headrace/hub/")),
-    ("Spark's Python worker: serialization and waiting for rows", ("pyspark/",)),
+    ("planning and committing", ("headrace/spark/", "headrace/sources/", "headrace/state/", "headrace/stream/")),
+    ("Spark's Python workers: reading and writing rows", ("pyspark/",)),
 )
+# In Ring 0 the frame of these that is nearest to the leaf decides whether rows are aggregated or cut and encoded.
+PASSES, CUTS = ("headrace/exec/",), ("headrace/ring0/cuts", "headrace/bridge/", "Runner.finish ")
+# Stacks that only wait, or are this program's own.
+IDLE = ("manager (", "bench/peers/")
 
 
 @dataclass(slots=True)
@@ -86,7 +89,7 @@ def parse(text: str) -> list[tuple[list[str], int]]:
     for line in text.splitlines():
         frames, _, samples = line.rpartition(" ")
         stack = [short(frame) for frame in frames.split(";") if not frame.startswith(("process ", "thread "))]
-        if stack:
+        if stack and not stack[-1].startswith(IDLE[0]) and not any(IDLE[1] in frame for frame in stack):
             found.append((stack, int(samples)))
     return found
 
@@ -110,11 +113,19 @@ def costs(stacks: list[tuple[list[str], int]]) -> list[tuple[str, float]]:
 
 
 def _cost(stack: list[str]) -> str:
-    for frame in reversed(stack):
-        for name, places in COSTS:
-            if any(place in frame for place in places):
-                return name
+    for name, places in COSTS:
+        if any(place in frame for frame in stack for place in places):
+            return COSTS[2][0] if name == COSTS[3][0] and _cuts(stack) else name
     return "other"
+
+
+def _cuts(stack: list[str]) -> bool:
+    for frame in reversed(stack):
+        if any(place in frame for place in PASSES):
+            return False
+        if any(place in frame for place in CUTS):
+            return True
+    return False
 
 
 def hottest(stacks: list[tuple[list[str], int]], cost: str) -> str:

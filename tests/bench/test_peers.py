@@ -215,6 +215,8 @@ RAW = (
     "process 1:java;run (/x/site-packages/pyspark/worker.py:9);parse (/x/src/headrace/formats/json.py:3) 6\n"
     "run (/x/site-packages/pyspark/worker.py:9);close (/x/src/headrace/ring1/lane.py:7) 3\n"
     "main (/usr/lib/python3.11/threading.py:1) 1\n"
+    "main (/x/site-packages/pyspark/daemon.py:5);manager (/x/site-packages/pyspark/daemon.py:9) 50\n"
+    "serve (/x/y/bench/peers/worker.py:5);wait_for (/x/y/bench/peers/run_headrace.py:9) 50\n"
 )
 
 
