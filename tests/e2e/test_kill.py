@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.state.progress import read_progress
-from tests.e2e.kills import ELSEWHERE, POINTS, Case
+from tests.e2e.kills import ELSEWHERE, LONG, POINTS, Case
 from tests.state.test_savepoints import PLACES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -41,6 +41,7 @@ def test_a_run_that_is_killed_over_and_over_and_started_again_loses_and_doubles_
     case.check()
 
 
+@LONG
 def test_a_query_on_the_dedicated_host_that_is_killed_at_each_of_its_steps_loses_and_doubles_nothing(
     tmp_path: Path,
 ) -> None:
