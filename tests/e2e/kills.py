@@ -24,8 +24,8 @@ import pytest
 from headrace.state.progress import read_applied
 from tests.e2e.support import put, until
 
-# Each run starts Spark again. The short versions run in process (`tests/shared/test_chains.py`), or are part of the test
-# of all hosts in `tests/e2e/test_kill.py`.
+# Each run starts Spark again. The short versions run in process (`tests/shared/test_chains.py`), or are part of the
+# test of all hosts in `tests/e2e/test_kill.py`.
 LONG = pytest.mark.skipif("HEADRACE_LONG" not in os.environ, reason="takes minutes: make soak-hosts")
 # Every fault point of src/headrace.
 POINTS = (
