@@ -1,4 +1,4 @@
-"""The columns of a batch as the kernels of `headrace.ring0.kernels.folds` read them.
+"""The columns of a batch as the kernels of `headrace.bridge.kernels.folds` read them.
 
 All filters, arguments and keys of many passes are evaluated in one statement. A key is encoded once, whichever passes
 group by it: its *code* is the number of its value among those of the batch, and NULL has the last code.
@@ -16,15 +16,14 @@ import pyarrow.compute as pc
 
 from headrace.base.arrays import Ints
 from headrace.bridge.buckets import NULL_HASH, Hashes, column_hashes
+from headrace.bridge.kernels import folds as k
 from headrace.exec import duck
 from headrace.model.program import Meaning
-from headrace.ring0.fold_program import FoldKey, FoldProgram, FoldStep, is_column
-from headrace.ring0.kernels import folds as k
+from headrace.ring0.fold_program import FoldKey, FoldProgram, FoldStep, Guard, is_column
 
 S = TypeVar("S", bound=np.generic)
 Bits = npt.NDArray[np.uint8]  # one bit per row
 Flags = npt.NDArray[np.bool_]
-Guard = tuple[str, ...] | None  # the filters of which one must be true; None for no condition
 Named = tuple[Guard, str]  # an expression, and on which rows it is evaluated
 TIME = "_t"
 
@@ -86,7 +85,7 @@ class FoldColumns:
         masks: list[Bits] = []
         for program in programs:
             for step in program.steps:
-                name = _named(step.argument, guard_of([program]))
+                name = _named(step.argument, program.guard)
                 if not step.argument or (name in self._masked and (step.kind == k.COUNT or name in self._numbers)):
                     continue
                 column = self._value(name)
@@ -118,7 +117,7 @@ class FoldColumns:
         NULL."""
         if not step.argument:
             return 0, -1
-        name = _named(step.argument, guard_of([program]))
+        name = _named(step.argument, program.guard)
         return self._numbers.get(name, 0), self._masked[name]
 
     def times(self) -> tuple[Ints, Flags | None]:
@@ -143,7 +142,7 @@ class FoldColumns:
         wanted: dict[Named, str] = {}
         for members in passes:
             for program in members:
-                guard = guard_of([program])
+                guard = program.guard
                 wanted |= {(guard, s.argument): s.argument for s in program.steps if not is_column(s.argument or "c0")}
             guard = guard_of(members)
             wanted |= {(guard, key.sql): key.cast for key in members[0].keys if not is_column(key.sql)}
@@ -177,7 +176,7 @@ class FoldColumns:
 
 
 def guard_of(members: Sequence[FoldProgram]) -> Guard:
-    """The filters of a pass. A key is evaluated on rows that one of them keeps, an argument on those of its member."""
+    """The filters of a pass: its keys are evaluated on rows that one of them keeps."""
     filters = [member.filter for member in members]
     return None if None in filters else tuple(dict.fromkeys(text for text in filters if text is not None))
 
@@ -193,7 +192,10 @@ def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _one(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    whole: Any = column.combine_chunks()
+    return whole
 
 
 def _integers(column: pa.Array[Any]) -> Ints:

@@ -1,4 +1,4 @@
-"""Recognizes programs whose partial aggregates the kernels of `headrace.ring0.kernels.folds` can compute.
+"""Recognizes programs whose partial aggregates the kernels of `headrace.bridge.kernels.folds` can compute.
 
 DuckDB takes half a millisecond for a small aggregation, and a stream of hundreds of pipelines has dozens of them in
 every epoch. The kernels take some microseconds. They know counts, sums, minima and maxima of numbers and times, by keys
@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.base.arrays import Ints
+from headrace.bridge.kernels import folds as k
 from headrace.bridge.rows import layout_of
 from headrace.exec.aggregates import schema_of
 from headrace.model.program import MEMBER, Partial, PipelineProgram, Ring0Program, Window
-from headrace.ring0.kernels import folds as k
 
+Guard = tuple[str, ...] | None  # the filters of which one must be true; None for no condition
 KEPT = 4096
 _CALL = re.compile(r"(count|sum|fsum|min|max)\((.*)\)", re.DOTALL)
 _COLUMN = re.compile(r"c\d+")
@@ -65,6 +66,11 @@ class FoldProgram:
     widths: Ints
     digest: int
     computed: float
+
+    @property
+    def guard(self) -> Guard:
+        """The condition under which its arguments may be evaluated."""
+        return None if self.filter is None else (self.filter,)
 
 
 def is_column(sql: str) -> bool:

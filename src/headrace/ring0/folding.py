@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from headrace.base.arrays import Ints
 from headrace.bridge.buckets import mix64
+from headrace.bridge.kernels import folds as k
 from headrace.bridge.packs import PackEntry
 from headrace.bridge.rows import MAGIC
 from headrace.ring0.cuts import CutPiece, CutRule
 from headrace.ring0.fold_columns import CannotFold, FoldColumns, KeyCodes, guard_of
 from headrace.ring0.fold_program import FoldProgram
-from headrace.ring0.kernels import folds as k
 
 # Accumulators of as many members as fit into this many bytes are filled at once, and so many bytes of blobs written.
 SLOT_BYTES = 32 * 1024 * 1024

@@ -103,7 +103,9 @@ class Passes:
         # A filter that may make large values runs in its pipeline's own pass, which cuts the batch into pieces.
         filters = {i: None if program.growth.in_filter else program.filter for i, program in programs.items()}
         # What kernels can run has its filters evaluated in one statement anyway.
-        folded = {i for members in passes for i in members if fold_program(self.runners[i].pipeline.program) is not None}
+        folded = {
+            i for members in passes for i in members if fold_program(self.runners[i].pipeline.program) is not None
+        }
         others = [[i for i in members if i not in folded] for members in passes]
         shared = in_common([filters[i] for i in members] for members in (*others, folded))
         if not shared or self.projection.meaning is None:

@@ -190,8 +190,11 @@ class EpochCommit:
         for debt in self._before.debts:
             if debt.pipeline.instance == p.instance:
                 debts[debt.sink].append(self._sinks.key(p.instance, debt.epoch))
-        names = {s.name for s, _ in p.outlets}
         gone = self._before.detached.get(p.run, {})
+        told = (self._found.failures, self._found.receipts, self._found.lost)
+        if not debts and not gone and not any(p.instance in found for found in told):
+            return Delivered()  # it has no output in this epoch, and its sinks owe none
+        names = {s.name for s, _ in p.outlets}
         delivery = Delivery(p, partial(self._sinks.for_commit, p), self._key(p.instance), debts)
         return delivery.deliver(
             self._found.receipts.get(p.instance, {}),
