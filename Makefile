@@ -66,6 +66,17 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8, 32 and 300 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch
 
+.PHONY: bench-peers bench-scale
+bench-peers: $(STAMP) ## headrace beside N Spark queries, Flink and DuckDB, checked outputs (20 minutes; QUICK=1 for 5; ONLY=a,b)
+	@$(BIN)/python -m bench.peers $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
+
+.PHONY: bench-driver
+bench-driver: $(STAMP) ## The driver's CPU per epoch by rows, pipelines (to 1,000) and tasks (to 200), without Spark
+	@$(BIN)/python -m bench.scale --only driver $(if $(QUICK),--quick)
+
+bench-scale: $(STAMP) ## The cost model, predicted against measured, the driver's work, and what larger clusters would need
+	@$(BIN)/python -m bench.scale $(if $(QUICK),--quick)
+
 bench-hosts: $(STAMP) ## 8 pipelines on the epoch host beside 8 plain Spark queries, and small epochs (8 minutes)
 	@$(BIN)/python -m bench.hosts
 
@@ -92,6 +103,10 @@ bench-batch-policy: $(STAMP) ## What waiting for rows (max_latency) saves
 
 bench-planner: $(STAMP) ## Planning time as a multiple of sqlglot's parse time
 	@$(BIN)/python -m bench.planner
+
+.PHONY: bench-check
+bench-check: $(STAMP) ## How soon `headrace check` answers from the shell (20 seconds, on a quiet machine)
+	@$(BIN)/python -m bench.check
 
 bench-functions: $(STAMP) ## Rows/s of every function and cast, beside Spark's select of the same expression (10 minutes)
 	@$(BIN)/python -m bench.functions
@@ -153,8 +168,9 @@ soak-churn: $(STAMP) ## Sixteen threads create and drop pipelines at once for CH
 soak-schedules: $(STAMP) ## Random schedules of joins, leaves, crashes and dying workers, 40 times as many as in the tests
 	@HEADRACE_EXAMPLES=40 $(BIN)/python -m pytest tests/shared
 
-test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here
+test-cluster: $(STAMP) ## Run on a standalone Spark cluster with two workers, started here: with headrace installed, and shipped
 	@$(BIN)/python -m tests.soak.standalone
+	@$(BIN)/python -m tests.soak.standalone --ship
 
 soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=30 and count every row
 	@$(BIN)/python -m tests.soak.ingress --seconds $(SOAK_SECONDS)
@@ -173,5 +189,5 @@ test-matrix: $(STAMP) ## The core tests with every Python and Spark that can be 
 	@$(BIN)/python -m scripts.matrix
 
 clean: ## Remove the virtual environment, caches and build products
-	rm -rf $(VENV) .matrix site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) .matrix .peers site .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -84,7 +84,7 @@ def hand_over(table: pa.Table) -> list[pa.RecordBatch]:
 
 
 def watermark() -> Callable[[], object]:
-    """Watermarks on their way to 32 lanes: said by two tasks (the first also says what a lane is), carried, heard."""
+    """Watermarks on their way to 32 lanes: said by two tasks (the first also says what a lane is), carried, read."""
     draft = Draft(Catalog(), Meaning(), 2)
     for statement in parse_script(f"{feed.declaration(Path('/tmp'))};CREATE SINK o WITH (type = 'memory');{PIPELINE}"):
         draft.apply(statement)
@@ -97,8 +97,8 @@ def watermark() -> Callable[[], object]:
     def epoch() -> int:
         tasks = [[said(lane, task) for lane in range(LANES)] for task in range(2)]
         carried = [batch for rows in tasks for batch in batches([rows])]
-        heard = [in_order(lane) for lane in zip(*tasks, strict=True)]
-        found = [watermark_after({m.task: LaneEpoch.decode(m.payload) for m in lane}) for lane in heard]
+        ordered = [in_order(lane) for lane in zip(*tasks, strict=True)]
+        found = [watermark_after({m.task: LaneEpoch.decode(m.payload) for m in lane}) for lane in ordered]
         return len(carried) + len(found)
 
     return epoch

@@ -30,7 +30,7 @@ PIPELINES = (1, 8, 32, 300)
 
 
 class Feed:
-    """A directory that gets one small file at a time, as if somebody had just written it."""
+    """A directory that gets one small file at a time, as if it had just been written."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

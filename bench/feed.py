@@ -1,7 +1,7 @@
 """Input for the streaming benchmarks: NDJSON of twenty columns, written once and linked wherever it is read.
 
-A row is about 350 bytes. Event time goes forward by `PER_SECOND` rows a second, so a window of a minute holds 60,000
-rows. `value` is a whole number below 1,000, `user` one of `keys` and spread evenly.
+A row is about 350 bytes. Event time goes forward by `PER_SECOND` rows a second unless told otherwise, so a window of a
+minute holds 60,000 rows. `value` is a whole number below 1,000, `user` one of `keys` and spread evenly.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from pathlib import Path
 import duckdb
 
 PER_SECOND = 1000
+START_SECONDS = 1_767_225_600  # 2026-01-01, since 1970
+_FORMAT = "'%Y-%m-%dT%H:%M:%S.%gZ')"
 COLUMNS: tuple[tuple[str, str, str], ...] = (
-    ("ts", "TIMESTAMP", "strftime(TIMESTAMP '2026-01-01' + to_microseconds(i * 1000), '%Y-%m-%dT%H:%M:%S.%gZ')"),
+    ("ts", "TIMESTAMP", "strftime(TIMESTAMP '2026-01-01' + to_microseconds(i * 1000000 // {per_second}), " + _FORMAT),
     ("user", "STRING", "'u' || (hash(i) % {keys})"),
     ("value", "BIGINT", "CAST(hash(i + 7) % 1000 AS BIGINT)"),
     ("region", "STRING", "'region-' || (i % 12)"),
@@ -36,10 +38,10 @@ def declaration(path: Path, **options: str) -> str:
     )
 
 
-def write(directory: Path, files: int, rows: int, keys: int) -> list[Path]:
-    """Write `files` files of `rows` rows each; event time goes on from file to file."""
+def write(directory: Path, files: int, rows: int, keys: int, per_second: int = PER_SECOND) -> list[Path]:
+    """Write `files` files of `rows` rows each; event time goes on from file to file, `per_second` rows a second."""
     directory.mkdir()
-    selected = ", ".join(f'{sql.format(keys=keys)} AS "{name}"' for name, _, sql in COLUMNS)
+    selected = ", ".join(f'{sql.format(keys=keys, per_second=per_second)} AS "{name}"' for name, _, sql in COLUMNS)
     paths = [directory / f"{number:04}.json" for number in range(files)]
     for number, path in enumerate(paths):
         source = f"(SELECT {selected} FROM range({number * rows}, {(number + 1) * rows}) t(i))"

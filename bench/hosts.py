@@ -2,7 +2,7 @@
 
 Throughput: eight stateless pipelines with `host = 'epoch'`, each with a filter of its own, on one JSON
 stream of twenty columns of which they need three; and eight ordinary queries with the same SQL. How both are set up and
-how a figure is taken (warm-up left out) is told in bench/streaming.py. Contenders take turns, and the best run counts.
+how a figure is taken (warm-up left out) is in bench/streaming.py. Contenders take turns, and the best run counts.
 
 Small epochs: files of 200 rows, one an epoch, with one windowed pipeline, and with a pipeline on the epoch host beside
 it. The figure is the median of Spark's own `triggerExecution` over all rounds, warm-up epochs left out.

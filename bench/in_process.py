@@ -37,16 +37,20 @@ PARALLELISM = 2
 
 
 class LocalQuery:
-    """A stream's query. `seconds` is the CPU time that each part of the epochs took so far."""
+    """A stream's query. `seconds` is the CPU time that each part of the epochs took so far.
 
-    def __init__(self, request: QueryRequest) -> None:
+    `bridge_bytes` are the bytes of all messages from tasks to lanes, `messages` and `calls` those that the state host
+    got.
+    """
+
+    def __init__(self, request: QueryRequest, parallelism: int = PARALLELISM) -> None:
         self._committer, self._checkpoint = request.committer, request.directory / CHECKPOINT
         self._checkpoint.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._planner = EpochPlanner(request.options | {"parallelism": str(PARALLELISM)})
+        self._planner = EpochPlanner(request.options | {"parallelism": str(parallelism)})
         self._offset: dict[str, Any] | None = None
         self._state: dict[tuple[int, int], MemoryStore] = defaultdict(MemoryStore)
         self.seconds: dict[str, float] = defaultdict(float)
-        self.messages = self.calls = 0
+        self.messages = self.calls = self.tasks = self.epochs = self.bridge_bytes = 0
 
     def stop(self) -> None:
         """No epoch is in flight between two steps."""
@@ -65,6 +69,8 @@ class LocalQuery:
         began = self._took("plan", began)
         batches = [list(read_partition(pickle.loads(part))) for part in sent]
         began = self._took("tasks", began)
+        self.tasks, self.epochs = self.tasks + len(sent), self.epochs + 1
+        self.bridge_bytes += sum(batch.nbytes for found in batches for batch in found)
         rows = [row for lane, found in _by_lane(batches).items() for row in self._lane(lane, found)]
         began = self._took("state", began)
         self._committer.commit(rows)
@@ -116,7 +122,8 @@ class _SteppingWaits(QueryWaits):
 class LocalHub:
     """A hub on `directory` with one running stream. `query` runs its epochs."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, parallelism: int = PARALLELISM) -> None:
+        self._parallelism = parallelism
         files.CHEAP = float("inf")  # list the input whenever an epoch is planned
         self.hub = Hub(directory, self, start_timeout=60.0)
 
@@ -130,7 +137,7 @@ class LocalHub:
         """There is no engine to start."""
 
     def launch(self, request: QueryRequest) -> LocalQuery:
-        self.query = LocalQuery(request)
+        self.query = LocalQuery(request, self._parallelism)
         return self.query
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:

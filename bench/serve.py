@@ -5,7 +5,7 @@ process of their own, read for a minute in all: each follows the live figures, a
 pipeline and of the whole hub in turn, every 1 to 1.6 s. Rows/s drift, because the JVM warms up and machines have other
 work, so the minute is cut into rounds with a stretch without clients before and after each; a round is compared with
 the mean of its two neighbours, and the figure is the median of the rounds. Last, `POST /sql` adds pipelines to the
-running stream one by one; an epoch is the median of those that the stream told of meanwhile.
+running stream one by one; an epoch is the median of those that the stream reported meanwhile.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Hub:
 def clients(url: str, over: Any, answers: Any) -> None:
     """Runs in a process of its own until `over`: puts (requests, events, errors, share of a core) then."""
     began, used = time.perf_counter(), time.process_time()
-    told = asyncio.run(_read(url, over))
-    answers.put((*told, (time.process_time() - used) / (time.perf_counter() - began)))
+    answer = asyncio.run(_read(url, over))
+    answers.put((*answer, (time.process_time() - used) / (time.perf_counter() - began)))
 
 
 async def _read(url: str, over: Any) -> tuple[int, int, list[str]]:
@@ -143,9 +143,9 @@ def with_clients(hub: Hub, seconds: float) -> tuple[tuple[float, float], tuple[i
     time.sleep(START_SECONDS)
     found = hub.rate(seconds)
     over.set()
-    told: tuple[int, int, list[str], float] = answers.get()
+    answer: tuple[int, int, list[str], float] = answers.get()
     readers.join()
-    return found, told
+    return found, answer
 
 
 def joins(hub: Hub, count: int) -> tuple[list[float], list[float]]:
@@ -157,8 +157,8 @@ def joins(hub: Hub, count: int) -> tuple[list[float], list[float]]:
         hub.http.post("/api/v1/sql", json={"text": text}).raise_for_status()
         found.append(time.perf_counter() - began)
         time.sleep(0.37)  # at another moment of an epoch each time
-        told = hub.status()
-        epochs[told["epoch"]] = told["epoch_ms"]
+        answer = hub.status()
+        epochs[answer["epoch"]] = answer["epoch_ms"]
     return found, [ms for ms in epochs.values() if ms is not None]
 
 
@@ -175,12 +175,12 @@ def measure(say: Callable[[str], None]) -> Report:
         say(f"without clients: {without[0][0]:,.0f} rows/s")
         between, requests, events, errors, own = list[tuple[float, float]](), 0, 0, list[str](), list[float]()
         for _ in range(ROUNDS):
-            found, told = with_clients(hub, seconds)
+            found, answer = with_clients(hub, seconds)
             between.append(found)
-            own.append(told[3])
-            requests, events, errors = requests + told[0], events + told[1], errors + told[2]
+            own.append(answer[3])
+            requests, events, errors = requests + answer[0], events + answer[1], errors + answer[2]
             without.append(hub.rate(seconds))
-            said = f"{told[0]} requests, {told[1]} events, {len(told[2])} errors"
+            said = f"{answer[0]} requests, {answer[1]} events, {len(answer[2])} errors"
             say(f"with {CLIENTS} clients: {found[0]:,.0f} rows/s; {said}; without again: {without[-1][0]:,.0f} rows/s")
         times, epochs = joins(hub, added)
     shares = [b[0] / (x[0] + y[0]) * 2 for b, (x, y) in zip(between, pairwise(without), strict=True)]

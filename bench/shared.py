@@ -1,7 +1,7 @@
 """N windowed pipelines on one JSON stream of twenty columns, beside N ordinary Structured Streaming queries.
 
 Every pipeline needs three columns and has a filter of its own; windows of a minute, 100 keys, count and sum. How both
-are set up and how a figure is taken (warm-up left out) is told in bench/streaming.py. Contenders take turns, each run
+are set up and how a figure is taken (warm-up left out) is in bench/streaming.py. Contenders take turns, each run
 in a new query with a new checkpoint, and the best run of each counts: a noisy neighbour hits both. With 32 of them both
 run once, because Spark takes minutes.
 

@@ -1,7 +1,7 @@
 """Tumbling, hopping and session windows with 10 and with 100,000 keys, beside one plain Spark streaming query each.
 
 One headrace pipeline against one ordinary query: count and sum by window and key over JSON of twenty columns, of which
-three are needed. How both are set up and how a figure is taken (warm-up left out) is told in bench/streaming.py.
+three are needed. How both are set up and how a figure is taken (warm-up left out) is in bench/streaming.py.
 Contenders take turns, each run in a new query with a new checkpoint; the best run of each counts.
 """
 

@@ -55,8 +55,11 @@ def public() -> dict[str, object]:
 
 
 def members(kind: type) -> Iterator[tuple[str, object]]:
-    """The public methods and properties that a class defines itself, in the order of its source."""
-    for name, member in vars(kind).items():
+    """The public methods and properties of a class and of ours that it inherits from, in the order of the source."""
+    ours = [base for base in kind.__mro__ if base.__module__.startswith("headrace.")]
+    found = {name: member for base in reversed(ours) for name, member in vars(base).items()}
+    for name in dict.fromkeys(name for base in ours for name in vars(base)):
+        member = found[name]
         if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
             yield name, member
 

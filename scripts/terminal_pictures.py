@@ -1,4 +1,6 @@
-"""Take the pictures of the terminal views in docs/images: a real `headrace run`, `top` and `check` in tmux, as SVG.
+"""Take the pictures of the terminal views in docs/images, as SVG: `headrace check`, `doctor`, `run`, `top` and `demo`.
+
+They really run, in tmux. Only the paths of this machine are replaced.
 
 Needs Debian's package tmux. `python -m scripts.terminal_pictures [DIRECTORY]`.
 """
@@ -23,8 +25,7 @@ from rich.text import Text
 from scripts.screenshots import APP
 
 WIDTH, HEIGHT = 118, 30
-LIMIT_SECONDS = 300
-WARM_SECONDS = 20
+LIMIT_SECONDS = 600
 BROKEN = "CREATE PIPELINE hot INTO alarms AS\n  SELECT ts, device, temp FROM sensors WHERE tmp > 33;\n"
 
 
@@ -93,19 +94,32 @@ def main() -> None:
         app = APP.format(start=now)
         (Path(scratch) / "app.sql").write_text(app)
         (Path(scratch) / "broken.sql").write_text(app.split("CREATE PIPELINE")[0].lstrip() + BROKEN)
-        screen.open("check", f"clear; {headrace} check broken.sql")
-        screen.open("run", f"clear; {headrace} run app.sql 2>&1 >/dev/null")
-        screen.wait("check", "Did you mean")
-        picture(screen.seen("check"), "headrace check app.sql", target / "terminal-check.svg")
-        screen.wait("run", r"Ctrl-C stops")
-        time.sleep(WARM_SECONDS)
-        picture(screen.seen("run"), "headrace run app.sql", target / "terminal-run.svg")
-        screen.open("top", f"clear; {headrace} top")
-        screen.wait("top", "sensors")
-        time.sleep(5)
-        picture(screen.seen("top"), "headrace top", target / "terminal-top.svg")
+        take = _Take(screen, headrace, target, Path(scratch))
+        take("check", "check broken.sql", "Did you mean", "headrace check app.sql")
+        take("doctor", "doctor", r"port: ")
+        # Standard output has the lines of the statements; the picture is of the view alone.
+        take("run", "run app.sql 2>&1 >/dev/null", r"climate +running +[1-9]", "headrace run app.sql")
+        take("top", "top", r"climate +running +[1-9]")
         screen.interrupt("run")
-        screen.wait("run", "rows in")
+        screen.wait("run", r"stream sensors \S+ rows in")
+        take("demo", "demo --duration 60", r"power +running +\d")
+
+
+class _Take:
+    """Takes pictures of commands."""
+
+    def __init__(self, screen: Terminal, headrace: Path, target: Path, work: Path) -> None:
+        self._screen, self._headrace, self._target = screen, headrace, target
+        self._places = {work: "/home/me/my-project", headrace.parents[1]: "/home/me/.venv", Path.home(): "/home/me"}
+
+    def __call__(self, name: str, command: str, wanted: str, title: str = "") -> None:
+        """Run a command, wait for a text, and take the picture. The command goes on."""
+        self._screen.open(name, f"clear; {self._headrace} {command}")
+        self._screen.wait(name, wanted)
+        seen = self._screen.seen(name)
+        for place, shown in self._places.items():
+            seen = seen.replace(str(place), shown)
+        picture(seen, title or f"headrace {command}", self._target / f"terminal-{name}.svg")
 
 
 if __name__ == "__main__":

@@ -77,3 +77,9 @@ def test_an_error_in_sql_says_statement_line_and_column_and_points_at_it() -> No
     assert "statement 2, line 3, column 8" in lines[1]
     assert lines[2].index("nope") == lines[3].index("^^^^")
     assert lines[3].count("^") == 4
+
+
+@pytest.mark.parametrize("word", ["shared host", "epoch host", "lanes", "Ring 0"])
+def test_an_error_explains_a_word_that_only_we_use(word: str) -> None:
+    lines = HeadraceError(f"this is about the {word} of a planet").render().split("\n")
+    assert len(lines) == 2 and "see docs/" in lines[1]

@@ -31,7 +31,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 # Inside sql, from the bottom up: a statement passes through these in order.
 SQL_LEVELS: tuple[tuple[str, ...], ...] = (
     ("parse",),
-    ("names",),
+    ("names", "altering"),
     ("plan",),
     ("functions",),
     ("bind",),

@@ -59,6 +59,9 @@ class Span:
 _OUR_WORDS = {
     "shared host": "The shared host computes pipelines in the tasks that read their stream; see docs/hosts.md.",
     "epoch host": "The epoch host runs a pipeline's query in Spark, once per epoch; see docs/hosts.md.",
+    "lane": "A lane is one part of a pipeline's groups, with their state; see docs/glossary.md.",
+    "Ring 0": "Ring 0 is the part of a pipeline without state; see docs/glossary.md.",
+    "Ring 1": "Ring 1 is the part of a pipeline with state; see docs/glossary.md.",
 }
 
 
@@ -107,7 +110,7 @@ class HeadraceError(Exception):
         if self.advice:
             lines.append(f"  {self.advice}")
         said = f"{self.message} {self.advice}"
-        lines += [f"  ({meaning})" for word, meaning in _OUR_WORDS.items() if word in said]
+        lines += [f"  ({meaning})" for word, meaning in _OUR_WORDS.items() if re.search(rf"\b{word}", said)]
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -105,7 +105,7 @@ ABSENT = GOOD.replace("'generator'", "'files', path = '/does/not/exist'").replac
 def test_a_script_is_checked_without_its_data_unless_strict(tmp_path: Path) -> None:
     answer = headrace("check", "-", script=ABSENT)
     assert answer.returncode == 0
-    assert "warning: there is no /does/not/exist (line 2)" in answer.stderr
+    assert "warning: there is no /does/not/exist (line 3)" in answer.stderr
     assert code_of(headrace("check", "-", "--strict", script=ABSENT)) == "MISSING_FILE"
     assert headrace("explain", "-", script=ABSENT).returncode == 0
     assert code_of(headrace("check", "-", script=ABSENT.replace("temp > 20", "tmp > 20"))) == "UNKNOWN_COLUMN"

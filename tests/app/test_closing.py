@@ -20,7 +20,7 @@ from headrace.hub.results import Result
 from headrace.model.program import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.model.status import PipelineStatus, StreamStatus
-from headrace.service.client import _result as from_json
+from headrace.service.decoding import decode_result as from_json
 from headrace.service.models import statement_result, status_json
 from headrace.service.printing import OutputFormat, printed
 from headrace.stream.intake import Intake

@@ -150,8 +150,14 @@ def test_an_error_of_the_work_reaches_the_caller() -> None:
 
 def test_every_count_that_is_not_zero_is_in_the_closing_line() -> None:
     line = closing_line(replace(STREAM, rejected=3, dead_letters=2, far_future=1, dropped=4, skipped_files=5, nulled=6))
-    for told in ("3 rejected", "2 in the dead letter sink", "1 too far in the future", "4 dropped", "5 files left out"):
-        assert told in line
+    for words in (
+        "3 rejected",
+        "2 in the dead letter sink",
+        "1 too far in the future",
+        "4 dropped",
+        "5 files left out",
+    ):
+        assert words in line
     assert "dead letter" not in closing_line(STREAM)
 
 

@@ -1,4 +1,4 @@
-"""The blocking MQTT client, and the sink that uses it, against a broker in a thread, which answers as it is told."""
+"""The blocking MQTT client, and the sink that uses it, against a broker in a thread, which answers as a test says."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def lines(first: int, last: int) -> list[str]:
     return [json.dumps({"a": i, "b": f"b{i}"}) for i in range(first, last)]
 
 
-def crash_at(mini: Mini, place: str, act: Callable[[], None]) -> None:
+def crash_at(mini: Mini, place: str, act: Callable[[], object]) -> None:
     """End the hub at `place` of the next epoch, and open it again."""
     mini.checkpoint.crash = place
     deadline = time.monotonic() + 30

@@ -26,7 +26,7 @@ with headrace.connect("state") as hub:
     ended = hub.wait_until_end(120)
 # py4j may leave a daemon thread that waits on a closed connection; it does not keep the process alive.
 threads = [t.name for t in threading.enumerate() if not t.daemon or t.name.startswith("headrace")]
-print(json.dumps({"ended": ended, "code": second.returncode, "told": second.stderr, "threads": threads}), flush=True)
+print(json.dumps({"ended": ended, "code": second.returncode, "stderr": second.stderr, "threads": threads}), flush=True)
 sys.stdin.read()
 """
 
@@ -45,7 +45,7 @@ def test_a_second_process_is_refused_and_a_closed_hub_leaves_nothing_running(tmp
     try:
         answer = json.loads(child.stdout.readline())
         assert answer["ended"]
-        assert answer["code"] == 2 and "[STATE_IN_USE]" in answer["told"]
+        assert answer["code"] == 2 and "[STATE_IN_USE]" in answer["stderr"]
         assert answer["threads"] == ["MainThread"]
         until(lambda: session_of(child.pid) == [child.pid], "Spark and its workers are gone", 20)
     finally:

@@ -99,10 +99,10 @@ def test_silence_far_future_late_rows_and_too_many_groups(spark: SparkSession, t
         assert rows_of(window.results("too_late")) == [(k, START + timedelta(seconds=t)) for k, t in late]
         assert [r[0] for r in rows_of(hub.pipelines["h"].results("too_late"))] == [5, 7]
         assert sorted(r[0] for r in rows_of(hub.pipelines["d"].results())) == ["a", "b", "c", "future"]
-        told = facts(hub, "w")
-        assert (told["late"], told["state"]) == ("3", "running")
-        assert told["sent"].replace(", dropped 3", ", dropped 0") == told["received"]
-        assert int(told["groups"]) == 1 and int(told["state_bytes"]) > 0  # the far future is still open
+        found = facts(hub, "w")
+        assert (found["late"], found["state"]) == ("3", "running")
+        assert found["sent"].replace(", dropped 3", ", dropped 0") == found["received"]
+        assert int(found["groups"]) == 1 and int(found["state_bytes"]) > 0  # the far future is still open
         assert facts(hub, "s")["far_future"] == "1"
         assert "warning" in str(hub.sql("EXPLAIN SELECT id FROM s")[0])  # 1 ms is less than an epoch takes
 

@@ -35,6 +35,7 @@ from headrace.errors import (
 )
 from headrace.hub.draft import Draft
 from headrace.hub.hub import Hub
+from headrace.hub.results import Result
 from headrace.model.program import Meaning
 from headrace.spark.summary import EpochSummary
 from headrace.sql import parse_script
@@ -441,6 +442,23 @@ def test_describe_stream_names_the_indexer_what_it_skips_and_who_reads_a_file(hu
     text = described.render()
     assert "headrace.formats.kernels.scan_csv.scan_any" in text
     assert "multiline" in text, "the option that makes one task read a file in order"
+
+
+def test_describe_names_the_sinks_and_typed_columns_of_a_pipeline_and_the_options_in_force_of_a_sink(hub: Hub) -> None:
+    hub.sql("CREATE SINK kept WITH (type = 'memory', max_rows = '7')")
+    hub.sql("CREATE PIPELINE p INTO kept AS SELECT id, id * 1.5D AS more FROM s")
+    (pipeline,), (sink,) = hub.sql("DESCRIBE PIPELINE p"), hub.sql("DESCRIBE SINK kept")
+    facts = _facts(pipeline)
+    assert (facts["sinks"], facts["column 0"], facts["column 1"]) == ("kept", "id BIGINT", "more DOUBLE")
+    assert facts["reason"]
+    facts = _facts(sink)
+    assert facts["option max_rows"] == "7"
+    assert (facts["option retries"], facts["option on_failure"]) == ("3 (by default)", "stop (by default)")
+
+
+def _facts(result: Result) -> dict[str, str]:
+    assert result.table is not None
+    return dict(zip(*(result.table.column(i).to_pylist() for i in (0, 1)), strict=True))
 
 
 def test_an_interrupted_end_of_two_streams_closes_no_window_of_the_one_that_has_not_ended(

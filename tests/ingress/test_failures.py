@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from headrace.errors import JournalUnwritable
+from headrace.ingress import flusher, http, tcp
 from headrace.ingress import gateway as gateway_module
-from headrace.ingress import http, stream_ingress, tcp
-from headrace.ingress import journal as module
+from headrace.ingress.arena import LARGEST_READ
 from headrace.ingress.gateway import raise_file_limit
 from headrace.ingress.journal import Journal
 from headrace.ingress.journal_sync import Sync
@@ -71,7 +71,7 @@ def test_a_log_that_did_not_take_a_record_is_not_changed_under_later_buffers(
     sender.send(b"x" * 120 + b"\n")
 
     def only_the_log(handle: int, data: memoryview, at: int) -> int:
-        return int((writing if handle == journal._ready else writing.real)(handle, data, at))
+        return int((writing if handle == journal._log.ready else writing.real)(handle, data, at))
 
     monkeypatch.setattr(os, "pwrite", only_the_log)
     writing.on = True
@@ -138,10 +138,10 @@ def test_space_is_released_even_if_an_open_record_cannot_be_copied(
             for _ in range(30):
                 busy.write(b'{"a":2}' + b" " * 100 + b"\n")
                 await asyncio.sleep(0.01)
-            await until(lambda: ingress.counters.of("tcp")["bytes"] == 30 * 108 + 5 and not ingress._scheduled)
-            failing = Failing(ingress.journal._carry, 5)
+            await until(lambda: ingress.counters.of("tcp")["bytes"] == 30 * 108 + 5 and not ingress.flusher._scheduled)
+            failing = Failing(ingress.journal._kept.carry, 5)
             failing.on = True
-            monkeypatch.setattr(ingress.journal, "_carry", failing)
+            monkeypatch.setattr(ingress.journal._kept, "carry", failing)
             assert len(site.read()) == 30
             await until(lambda: ingress.pressure.held == ingress.journal.held == 5)
             failing.on = False
@@ -169,7 +169,7 @@ def test_data_that_cannot_be_synced_is_not_acknowledged(
             assert site.ingress.metrics()["state"] == "paused"
             assert statuses(await ask(site, post(b'{"a":2}', b"Connection: close"))) == [429]
             with pytest.raises(OSError):
-                await site.ingress.sync()
+                await site.ingress.flusher.sync()
             syncing.on = False
             assert statuses(await asked[0]) == [204]
             await until(lambda: site.ingress.open)
@@ -286,7 +286,7 @@ def test_an_acknowledgement_never_covers_bytes_that_came_while_the_disk_synced(
 def test_a_sync_of_written_data_runs_and_answers_its_clients_while_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_ingress, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(flusher, "RETRY_SECONDS", 0.05)
     site = Site(tmp_path, "http", {"fsync": "always"})
     writing = Failing(os.pwrite, 28)
 
@@ -344,7 +344,7 @@ def test_a_sync_waits_for_the_one_that_runs(tmp_path: Path, monkeypatch: pytest.
             monkeypatch.setattr(os, "fdatasync", slowly)
             assert statuses(await ask(site, post(b'{"a":1}', b"Connection: close"))) == [204]
             await until(entered.is_set)
-            asked = asyncio.ensure_future(site.ingress.sync())
+            asked = asyncio.ensure_future(site.ingress.flusher.sync())
             assert not (await asyncio.wait([asked], timeout=0.2))[0]
             gate.set()
             await asked
@@ -445,7 +445,7 @@ def test_a_connection_that_comes_while_the_stream_is_paused_waits_too(tmp_path: 
             _, second = await site.connect()
             second.write(b" " * (2 << 20))
             await asyncio.sleep(0.3)
-            assert site.ingress.journal.held <= (1 << 20) + 2 * module.LARGEST_READ
+            assert site.ingress.journal.held <= (1 << 20) + 2 * LARGEST_READ
 
     run(main)
 
@@ -532,7 +532,7 @@ def test_unflushed_data_is_not_acknowledged_when_the_client_reads_again(
     site = Site(tmp_path, "tcp", {"acks": "true"})
     writing = Failing(os.pwrite, 28)
     monkeypatch.setattr(os, "pwrite", writing)
-    monkeypatch.setattr(stream_ingress, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(flusher, "RETRY_SECONDS", 0.05)
 
     async def main() -> None:
         async with serving(site):
@@ -559,7 +559,7 @@ def test_nothing_is_acknowledged_without_a_file_handle_for_the_sync(
     site = Site(tmp_path, "http", {"fsync": "always"})
     copying = Failing(os.dup, 24)
     monkeypatch.setattr(os, "dup", copying)
-    monkeypatch.setattr(stream_ingress, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(flusher, "RETRY_SECONDS", 0.05)
 
     async def main() -> None:
         async with serving(site):

@@ -19,8 +19,8 @@ import pytest
 import uvloop
 
 from headrace.errors import AddressInUse, BadOption
+from headrace.ingress import senders, stream_ingress, tcp
 from headrace.ingress import site as sites
-from headrace.ingress import stream_ingress, tcp
 from headrace.ingress.gateway import Gateway
 from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog, UnitReader
@@ -168,7 +168,7 @@ def test_a_client_that_ends_in_mid_record(tmp_path: Path, last: str, clean: bool
                 sock = writer.get_extra_info("socket")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not an end
                 writer.transport.abort()
-            await until(lambda: site.counters("tcp")["closed"] == 1 and not site.ingress._closing)
+            await until(lambda: site.counters("tcp")["closed"] == 1 and not site.ingress.flusher._ended)
             assert site.read() == [b'{"a":1}', b'{"a":2}'][: 1 + kept]
             counters = site.counters("tcp")
             assert (counters["cut_records"], counters["cut_bytes"]) == ((0, 0) if kept else (1, 7))
@@ -198,7 +198,7 @@ def test_a_record_without_end_is_cut_and_what_follows_is_read(tmp_path: Path) ->
 def test_garbage_idle_and_surplus_connections_are_bounded_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_ingress, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(senders, "SWEEP_SECONDS", 0.05)
     site = Site(tmp_path, "tcp", {"max_connections": "3", "idle_timeout": "300ms"})
 
     async def main() -> None:
@@ -348,12 +348,12 @@ def test_acknowledgements_cover_exactly_the_records_that_were_not_dropped(tmp_pa
         writer.write_eof()
         lines = (await answer).splitlines()
         stretches: list[tuple[int, int, int]] = []
-        told = 0
+        settled = 0
         for line in lines:
             words = line.split()
             if words[0] == b"dropped":
                 begin, end, count = map(int, words[1:])
-                assert begin >= (stretches[-1][1] if stretches else 0) and end > told
+                assert begin >= (stretches[-1][1] if stretches else 0) and end > settled
                 assert data[begin:end].count(b"\n") == count and data[end - 1 : end] == b"\n"
                 assert begin == 0 or data[begin - 1 : begin] == b"\n"
                 stretches.append((begin, end, count))
@@ -361,8 +361,8 @@ def test_acknowledgements_cover_exactly_the_records_that_were_not_dropped(tmp_pa
                 lost = sum(count for _, end, count in stretches)
                 assert list(map(int, words[1:])) == ([lost] if lost else [])
                 assert all(end <= int(words[0]) for _, end, _ in stretches)
-                told = int(words[0])
-        assert told == len(data)
+                settled = int(words[0])
+        assert settled == len(data)
         dropped.append(sum(count for _, _, count in stretches))
         kept, at = [], 0
         for begin, end, _ in [*stretches, (len(data), len(data), 0)]:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from headrace.formats.codecs import decompress
-from headrace.ingress import bodies, http, refusals, stream_ingress
+from headrace.ingress import bodies, flusher, http, refusals
 from headrace.ingress import site as sites
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.site import Route
@@ -494,7 +494,7 @@ def test_a_bug_in_the_gateway_leaves_no_connection_open(
 def test_a_client_that_waits_is_answered_without_a_timer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    monkeypatch.setattr(stream_ingress, "FLUSH_SECONDS", 60.0)
+    monkeypatch.setattr(flusher, "FLUSH_SECONDS", 60.0)
     site = Site(tmp_path, source, {"acks": "true"} if source == "tcp" else {})
 
     async def main() -> None:
@@ -512,7 +512,7 @@ def test_a_client_that_waits_is_answered_without_a_timer(
 
 
 def test_clients_that_wait_together_share_flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_ingress, "FLUSH_SECONDS", 60.0)
+    monkeypatch.setattr(flusher, "FLUSH_SECONDS", 60.0)
     site = Site(tmp_path, "http", {})
 
     async def main() -> None:

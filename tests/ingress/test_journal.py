@@ -260,7 +260,7 @@ def test_no_byte_of_a_newest_log_makes_it_seem_torn(tmp_path: Path, marked: bool
     records = list(disk.records(path.read_bytes(), journal.number))
     if not marked:
         (tmp_path / MARK).unlink()
-        records = records[:-1]  # the last one cannot be told from one that was torn
+        records = records[:-1]  # the last one cannot be distinguished from one that was torn
     assert len(records) > 1
     for record in records:
         for place in range(record.begin, record.begin + disk.RECORD.size):
@@ -357,8 +357,8 @@ def test_files_are_deleted_when_every_consumer_is_past_them_and_open_records_are
     journal.flush()
     at = log.advance(JournalPosition(), None)
     assert read(tmp_path, at) == [b"an open record, and its end"]
-    commit(tmp_path, "stream", JournalPosition(journal.number, journal._ready_end, journal.address))
-    commit(tmp_path, "other", JournalPosition(journal.number, journal._ready_end, journal.address))
+    commit(tmp_path, "stream", journal.end)
+    commit(tmp_path, "other", journal.end)
     journal.poll()
     assert journal.held == 0
     journal.close()
@@ -375,7 +375,7 @@ def test_counters_and_addresses_survive_restarts_and_deleted_files(tmp_path: Pat
         total += 7
         journal.counters.of("tcp")["bytes"] = total
         journal.close()
-        commit(tmp_path, "stream", JournalPosition(journal.number, journal._ready_end, journal.address))
+        commit(tmp_path, "stream", journal.end)
     found = read_consumer(tmp_path / "consumers" / "stream.json")
     assert found is not None and found[0].address == total
 

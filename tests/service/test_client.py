@@ -26,6 +26,7 @@ def test_show_and_explain_return_the_same_as_on_the_hub(served: Served, remote: 
     for statement in ("SHOW STREAMS", "SHOW PIPELINES", "DESCRIBE SINK out", "EXPLAIN PIPELINE p"):
         (here,), (there,) = served.mini.hub.sql(statement), remote.sql(statement)
         assert there.render() == here.render()
+        assert there.table == here.table  # with the same types
     query = "CREATE PIPELINE q INTO out AS SELECT d FROM s"
     assert remote.explain(query) == served.mini.hub.check(f"EXPLAIN {query}")[0].text
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.base import background
+from headrace.base.background import BackgroundQueue
 from headrace.bridge.messages import POOL, Row
 from headrace.errors import BrokerUnreachable, DataLost, DiskFull, JournalDamaged, SinkUnavailable, StreamFailed
 from headrace.hub.hub import Hub
-from headrace.hub.reconciler import Reconciler
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
 from headrace.ring1.lane_state import MemoryStore
@@ -38,7 +40,7 @@ from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import read_applied, read_progress
 from headrace.state.quarantine import read_quarantine
 from headrace.state.state_dir import StateDir
-from headrace.stream.host import QueryRequest, StreamFailures
+from headrace.stream.host import QueryRequest
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.stream_status import StoredStream
 from headrace.stream.waiting import QueryWaits
@@ -248,6 +250,30 @@ class _SteppingWaits(QueryWaits):
         return True  # no epoch is in flight between two steps
 
 
+class _SteppingQueue(BackgroundQueue):
+    """Runs tasks in `Mini.step`, so that a test knows after which epoch a failed pipeline leaves. Tasks that are put
+    off run in the thread, as in a hub."""
+
+    def __init__(self, on_done: Callable[[str, Exception | None], None]) -> None:
+        super().__init__(on_done)
+        self._tasks: deque[tuple[str, Callable[[], None]]] = deque()
+
+    def put(self, stream: str, task: Callable[[], None]) -> None:
+        self._tasks.append((stream, task))
+
+    def later(self, stream: str, task: Callable[[], None], seconds: float | None = None) -> None:
+        wait = background.AGAIN_SECONDS if seconds is None else seconds
+        timer = threading.Timer(wait, super().put, (stream, task))
+        timer.daemon = True
+        timer.start()
+
+    def run(self) -> None:
+        """Run the tasks that were put."""
+        while self._tasks:
+            stream, task = self._tasks.popleft()
+            self._on_done(stream, self._do(stream, task))
+
+
 class Mini:
     """A hub on `directory` whose queries are `MiniQuery`s. `open` it again after a crash."""
 
@@ -265,21 +291,19 @@ class Mini:
         patch.setattr("headrace.sources.files.CHEAP", float("inf"))  # however busy the machine is
         # Hubs that the code under test opens by itself, such as that of `headrace run`, run here too.
         patch.setattr("headrace.hub.hub.SparkLauncher", lambda *_: self)
-        # The hub drops failed pipelines in its background thread. Here that happens in `step`.
-        patch.setattr(
-            Reconciler,
-            "report",
-            lambda reconciler, failures: self.failed.append((reconciler, failures)),
-        )
-        self.failed: list[tuple[Reconciler, StreamFailures]] = []
+        patch.setattr("headrace.hub.reconciler.BackgroundQueue", self._queue)
         self.waiting = True  # false: statements return before their plan is planned
         self.query: MiniQuery | None = None
         self.hub = self.open()
 
     def open(self) -> Hub:
-        self.query, self.failed = None, []
+        self.query = None
         self.hub = Hub(self.directory, self, buckets=self._buckets, start_timeout=60.0)
         return self.hub
+
+    def _queue(self, on_done: Callable[[str, Exception | None], None]) -> BackgroundQueue:
+        self.background = _SteppingQueue(on_done)
+        return self.background
 
     # --- the hub's launcher -----------------------------------------------------------------------
 
@@ -319,9 +343,7 @@ class Mini:
     def step(self) -> bool:
         """Run one epoch, if there is anything to do."""
         worked = self.query is not None and not self.query.over and self.query.step()
-        while self.failed:
-            reconciler, failures = self.failed.pop()
-            reconciler.drop_failed(failures)
+        self.background.run()
         return worked
 
     def drain(self) -> bool:

@@ -135,8 +135,7 @@ def test_a_sink_that_may_be_detached_holds_up_no_pipeline(mini: Mini, disk: Disk
     disk.full = {"extra"}
     feed(mini, 0, 10)
     assert shown(mini, "large") == list(range(10))
-    (lost,) = mini.hub.runtime("s").progress.detached.values()
-    assert "SINK_UNAVAILABLE" in lost["extra"]
+    assert "SINK_UNAVAILABLE" in mini.hub.record("p").detached["extra"]
 
 
 def test_a_directory_that_may_not_be_written_to_stops_its_own_pipeline_only(mini: Mini, disk: Disk) -> None:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from headrace.app.cli import app
 from headrace.errors import AddressInUse, JournalDamaged
-from headrace.ingress.journal import LARGEST_READ
+from headrace.ingress.arena import LARGEST_READ
 from headrace.state.journal_repair import repair_journal
 from tests.e2e.support import until
 from tests.shared.mini import Crash, Mini
@@ -106,16 +106,16 @@ def test_connections_in_pieces_feed_an_aggregate(mini: Mini) -> None:
     create(mini, "tcp", "SELECT k, count(*) AS n FROM s GROUP BY k", listen="127.0.0.1:0", acks="true")
     place = address(mini)
     shares = [range(i * 300, i * 300 + 300) for i in range(6)]
-    told: dict[int, int] = {}
+    answers: dict[int, int] = {}
     threads = [
-        threading.Thread(target=lambda i=i, ids=ids: told.update({i: send(place, text(ids), 50 + i)}))
+        threading.Thread(target=lambda i=i, ids=ids: answers.update({i: send(place, text(ids), 50 + i)}))
         for i, ids in enumerate(shares)
     ]
     for thread in threads:
         thread.start()
     while any(t.is_alive() for t in threads):
         mini.drain()
-    assert told == {i: len(text(ids)) for i, ids in enumerate(shares)}
+    assert answers == {i: len(text(ids)) for i, ids in enumerate(shares)}
     drain_until(mini, lambda: mini.hub.streams["s"].status().rows == 1800)
     assert dict(output(mini)) == {f"k{i}": 600 for i in range(3)}
     status = mini.hub.streams["s"].ingress()

@@ -1,4 +1,4 @@
-"""CREATE OR REPLACE of a running pipeline: no epoch missed or doubled, and state only where it means the same."""
+"""CREATE OR REPLACE and ALTER of a pipeline: no epoch missed or doubled, and state only where it means the same."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import UnknownPipeline
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini, lanes_with_state
 
@@ -52,12 +53,35 @@ def test_one_with_the_same_ring_1_program_goes_on_with_the_state(mini: Mini) -> 
     assert not lanes_with_state(mini.checkpoint.state) & {first, second, third}
 
 
-def test_one_with_another_ring_1_program_begins_anew(mini: Mini) -> None:
+def test_one_with_another_ring_1_program_begins_with_empty_state(mini: Mini) -> None:
     pipeline(mini, COUNT.format(where=""))
     feed(mini, 0, 10)
     second = pipeline(mini, COUNT.format(where="").replace("count(*)", "count(*) + 1"))
     feed(mini, 10, 14)
     assert dict(mini.output(second)) == {"k0": 3, "k1": 3}
+
+
+def test_alter_changes_one_part_and_says_what_became_of_the_state(mini: Mini) -> None:
+    pipeline(mini, COUNT.format(where=""))
+    feed(mini, 0, 10)
+    (answer,) = mini.hub.sql("ALTER PIPELINE p INTO out, copy")
+    assert "goes on with the state" in answer.text
+    (answer,) = mini.hub.sql(f"ALTER PIPELINE p AS {COUNT.format(where=' WHERE id <> 11')}")
+    assert "goes on with the state" in answer.text
+    feed(mini, 10, 14)
+    altered = mini.hub.record("p").definition
+    assert ([s.name for s in altered.sinks], dict(mini.output(altered.instance))) == (
+        ["out", "copy"],
+        {"k0": 7, "k1": 6},
+    )
+    (answer,) = mini.hub.sql("ALTER PIPELINE p AS SELECT k, max(id) AS n FROM s GROUP BY k")
+    assert "starts without state" in answer.text
+    (answer,) = mini.hub.sql("ALTER PIPELINE p AS SELECT id FROM s")
+    assert "keeps no state" in answer.text
+    (shown,) = mini.hub.sql("SHOW CREATE PIPELINE p")
+    assert shown.text == "CREATE OR REPLACE PIPELINE p INTO out, copy AS SELECT id FROM s;"
+    with pytest.raises(UnknownPipeline):
+        mini.hub.sql("ALTER PIPELINE q INTO out")
 
 
 def test_one_that_failed_passes_nothing_on(mini: Mini) -> None:

@@ -175,7 +175,7 @@ class Schedule:
 
     def check(self, instance: int, planned: Planned, whole: bool) -> None:
         """Compare what came out with what the query means over the rows of its epochs. The windows and groups of one
-        that did not live to the end, or began anew, are not `whole`; its rows without state still are."""
+        that did not live to the end, or began again, are not `whole`; its rows without state still are."""
         parts = [self.rows.slice(e.first, e.rows) for e in self.active(instance)]
         rows = pa.concat_tables([self.rows.slice(0, 0), *parts])
         found = [tuple(plain(v) for v in row) for row in self.mini.output(instance)]

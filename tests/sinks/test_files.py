@@ -309,6 +309,17 @@ def test_an_epoch_whose_manifest_is_long_gone_is_not_overwritten(tmp_path: Path)
     assert visible(tmp_path) == [0, 1, 2, 3]
 
 
+def test_a_manifest_that_was_removed_is_named(tmp_path: Path) -> None:
+    runner, sink = Runner(tmp_path), FileSink(tmp_path, "s", "txt")
+    runner.run(0, [[1]])
+    manifest = sink.paths.manifest(runner.key(0))
+    manifest.unlink()
+    with pytest.raises(EpochMismatch) as caught:
+        sink.commit(runner.key(0), runner.stage(0, [[1]]))
+    assert str(manifest) in caught.value.message and str(caught.value.params["path"]) in caught.value.message
+    assert visible(tmp_path) == [1]
+
+
 def promised(runner: Runner, parts: Sequence[Sequence[int]]) -> Path:
     """The promise of an epoch: a manifest whose files are still staged."""
     FileSink(runner.root, "s", "txt").promise(runner.key(0), runner.stage(0, parts))

@@ -50,6 +50,7 @@ def damage_files(
     results: Results = {}
     untouched = made.trial(spark, None, "", seed)
     if untouched.kind != GOES_ON:
+        say(f"WRONG {made.name}, nothing damaged: {untouched.kind} {untouched.said[:600]}")
         return {("nothing damaged", made.name): untouched}
     for target, fault in chosen:
         outcome = made.trial(spark, target, fault, seed)
@@ -206,8 +207,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Damage files, disks and clocks, and check the results.")
     parser.add_argument("--seed", type=int, default=1, help="chooses which bit is flipped")
     parser.add_argument("--only", choices=["damage", "places"], help="a part of it")
+    parser.add_argument("--ended", choices=["clean", "killed"], help="only directories of hubs that ended in this way")
     parser.add_argument("--match", default="", help="only files or places with this in their path or name")
     parser.add_argument("--every", action="store_true", help="every file, not only the newest (and oldest) of a role")
+    parser.add_argument("--faults", type=int, default=len(FAULTS), help="only so many faults of each file, by the seed")
     parser.add_argument("--sample", type=int, default=None, help="only so many trials of each template, by the seed")
     parser.add_argument("--without-quarantine", action="store_true", help="no pipeline is left out in the templates")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
@@ -224,7 +227,8 @@ def main() -> int:
     places: dict[str, Outcome] = {}
     trials = 0
     quarantine = not arguments.without_quarantine
-    made = [template(root, killed, quarantine) for killed in (False, True)] if arguments.only != "places" else []
+    ends = [arguments.ended == "killed"] if arguments.ended else [False, True]
+    made = [template(root, killed, quarantine) for killed in ends] if arguments.only != "places" else []
     engine = start("local[2]", root / "spark.log", Meaning())
     engine.spark.conf.set("spark.sql.shuffle.partitions", "2")
     try:
@@ -235,9 +239,10 @@ def main() -> int:
                 for t in (found if arguments.every else some_of_each(found, one.name == "clean"))
                 if arguments.match in str(t.path)
             ]
-            chosen = [(target, fault) for target in files for fault in FAULTS]
+            rng = random.Random(arguments.seed)
+            chosen = [(target, fault) for target in files for fault in rng.sample(FAULTS, arguments.faults)]
             if arguments.sample is not None:
-                chosen = random.Random(arguments.seed).sample(chosen, min(arguments.sample, len(chosen)))
+                chosen = rng.sample(chosen, min(arguments.sample, len(chosen)))
             say(f"{one.name}: {len(found)} files, {len({t.role for t in found})} roles, {len(chosen)} trials")
             damaged |= damage_files(one, engine.spark, chosen, arguments.seed, say)
             trials += len(chosen)

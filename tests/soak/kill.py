@@ -85,9 +85,9 @@ class Soak:
                     self._lives(root, rng, kind == "cluster", history, say)
             except BaseException as problem:
                 with self._lock:
-                    told = f"case {number} ({kind}) of seed {self.seed}: {type(problem).__name__}: {problem}"
-                    (self.not_recovered if isinstance(problem, NotRecovered) else self.wrong).append(told)
-                say(f"{told}\n  after {history}\n  kept in {root}")
+                    message = f"case {number} ({kind}) of seed {self.seed}: {type(problem).__name__}: {problem}"
+                    (self.not_recovered if isinstance(problem, NotRecovered) else self.wrong).append(message)
+                say(f"{message}\n  after {history}\n  kept in {root}")
                 return
             finally:
                 self._reap(threading.get_ident())

@@ -26,7 +26,7 @@ from tests.e2e.kills import Case
 from tests.soak.shipping import BARE_PYTHON, NAME, pack
 
 HOME = Path(pyspark.__file__).parent
-LIMIT = 480
+LIMIT = 1500
 _MASTER, _WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 
 

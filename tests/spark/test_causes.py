@@ -40,6 +40,12 @@ def wrapped(root: str, first: str = "Task 0 failed") -> str:
             "[FILE_CHANGED] a.json grew\n  Do this.",
         ),
         (
+            wrapped(
+                TRACEBACK.format(raised="headrace.errors.FileChanged: [FILE_CHANGED] a\n  Do this.\n SQLSTATE: 38000")
+            ),
+            "[FILE_CHANGED] a\n  Do this.",
+        ),
+        (
             wrapped(TRACEBACK.format(raised="ZeroDivisionError: division by zero")),
             "ZeroDivisionError: division by zero",
         ),

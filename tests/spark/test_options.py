@@ -1,4 +1,4 @@
-"""Settings of the user on their way to Spark, masters that do not answer, and failed starts, without a JVM."""
+"""Settings of the user on their way to Spark, masters that do not answer, and failed starts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.base.logs import keep_previous
 from headrace.errors import BadOption, SparkNotStarted
 from headrace.hub.launcher import SparkLauncher
 from headrace.model.program import Meaning
 from headrace.model.spark_options import SparkOptions, read_conf
-from headrace.spark.reachable import registration_limited, require_reachable
+from headrace.spark.reachable import _QUESTION, registration_limited, require_reachable
 from headrace.spark.session import _last_words, _not_started, _session_settings
 
 
@@ -74,10 +75,33 @@ def test_a_master_that_refuses_connections_is_told_at_once_with_its_address() ->
     require_reachable("yarn")
 
 
+def test_a_master_that_takes_connections_and_stays_silent_is_told_before_a_jvm_is_started() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(SparkNotStarted) as refused:
+            require_reachable(f"spark://127.0.0.1:{port}", limit=0.3)
+        assert f"127.0.0.1:{port}: it takes connections, but does not answer" in refused.value.message
+
+
 def test_one_of_several_masters_is_enough() -> None:
+    """The one that is there closes the connection, as a master with encryption does."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
+        closing = threading.Thread(target=lambda: server.accept()[0].close())
+        closing.start()
         require_reachable(f"spark://127.0.0.1:{free.getsockname()[1]},127.0.0.1:{server.getsockname()[1]}")
+        closing.join()
+
+
+@pytest.mark.spark
+def test_spark_itself_answers_the_question_that_is_asked_of_a_master(spark_of_the_run: SparkSession) -> None:
+    """The driver has the same kind of server as a master."""
+    port = int(str(spark_of_the_run.conf.get("spark.driver.port")))
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(_QUESTION)
+        answer = connection.recv(1000)
+    assert answer[8] == 8 and b"was not found" in answer  # a StreamFailure
+    require_reachable(f"spark://127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(

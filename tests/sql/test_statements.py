@@ -7,6 +7,7 @@ import pytest
 from headrace.errors import ScriptErrors, SyntaxProblem
 from headrace.model.schema import Decimal, parse_type
 from headrace.sql import (
+    AlterPipeline,
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -19,6 +20,7 @@ from headrace.sql import (
     StartPipeline,
     Statement,
     StopPipeline,
+    altered,
     define_sink,
     define_stream,
     parse_script,
@@ -34,6 +36,36 @@ STREAM = """CREATE STREAM IF NOT EXISTS `odd name` (
 def one(text: str) -> Statement:
     (statement,) = parse_script(text)
     return statement
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("SET (max_groups = 5)", "CREATE PIPELINE p INTO a, b WITH (max_groups = 5) AS -- why\n SELECT x FROM s"),
+        ("INTO c", "CREATE PIPELINE p INTO c AS -- why\n SELECT x FROM s"),
+        ("AS SELECT y FROM t EMIT CHANGES", "CREATE PIPELINE p INTO a, b AS -- why\n SELECT y FROM t EMIT CHANGES"),
+    ],
+)
+def test_alter_pipeline_changes_one_part_of_the_declaration(change: str, text: str) -> None:
+    statement = one(f"ALTER PIPELINE p {change}")
+    assert isinstance(statement, AlterPipeline)
+    made = altered("CREATE PIPELINE p INTO a, b AS -- why\n SELECT x FROM s", statement)
+    assert (made.sql, made.or_replace) == (text, True)
+
+
+def test_alter_pipeline_sets_an_option_in_its_place_or_behind_the_others() -> None:
+    before = "CREATE PIPELINE p INTO a WITH (max_groups = 5, late_sink = 'l') AS SELECT x FROM s"
+    statement = one("ALTER PIPELINE p SET (MAX_GROUPS = '7', static_refresh = 'once')")
+    assert isinstance(statement, AlterPipeline)
+    made = altered(before, statement)
+    assert made.options == {"max_groups": "7", "late_sink": "l", "static_refresh": "once"}
+    assert made.sql.index("'7'") < made.sql.index("late_sink") < made.sql.index("static_refresh")
+
+
+@pytest.mark.parametrize("text", ["ALTER STREAM s SET (a = 1)", "ALTER PIPELINE p", "ALTER PIPELINE p SET ()"])
+def test_alter_needs_a_pipeline_and_a_change(text: str) -> None:
+    with pytest.raises(SyntaxProblem):
+        one(text)
 
 
 def test_create_stream_has_schema_event_time_delay_and_options() -> None:

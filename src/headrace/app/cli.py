@@ -82,10 +82,21 @@ def run(
         if check:
             raise typer.Exit(check_command(CheckArguments(script, strict=True, verbose=verbose), state_dir, time_zone))
         text = read_script(script)
-        spark = _spark_options(master, conf, packages, ui, verbose)
+        spark = _spark_options(master=master, conf=conf, packages=packages, ui=ui, verbose=verbose)
         from headrace.app.run import RunSettings, run_script
 
-        code = run_script(text, RunSettings(state_dir, until_end, stop_limit, spark, time_zone, log_format, quiet))
+        code = run_script(
+            text,
+            RunSettings(
+                state_dir=state_dir,
+                until_end=until_end,
+                stop_limit=stop_limit,
+                spark=spark,
+                time_zone=time_zone,
+                log_format=log_format,
+                quiet=quiet,
+            ),
+        )
     raise typer.Exit(code)
 
 
@@ -129,7 +140,7 @@ def serve(
             text,
             endpoint,
             state_dir=state_dir,
-            spark=_spark_options(master, conf, packages, ui, verbose),
+            spark=_spark_options(master=master, conf=conf, packages=packages, ui=ui, verbose=verbose),
             stop_limit=stop_limit,
             log_format=log_format,
             log_level=getattr(logging, log_level.upper()),
@@ -360,7 +371,9 @@ def version() -> None:
 def _spark_options(
     master: str | None, conf: list[str] | None, packages: list[str] | None, ui: bool, verbose: bool
 ) -> SparkOptions:
-    return SparkOptions(master, read_conf(conf or ()), read_packages(packages or ()), ui, verbose)
+    return SparkOptions(
+        master=master, conf=read_conf(conf or ()), packages=read_packages(packages or ()), ui=ui, verbose=verbose
+    )
 
 
 @contextmanager

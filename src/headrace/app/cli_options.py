@@ -22,7 +22,9 @@ ConfOption = Annotated[
 ]
 PackagesOption = Annotated[
     list[str] | None,
-    typer.Option("--packages", help="Maven packages that Spark downloads: group:artifact:version,..."),
+    typer.Option(
+        "--packages", metavar="PACKAGES", help="Maven packages that Spark downloads: group:artifact:version,..."
+    ),
 ]
 UiOption = Annotated[bool, typer.Option("--ui", help="Start Spark's web page, and print its address.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and stack traces of errors.")]

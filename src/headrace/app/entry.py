@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 
 from headrace.base.plan_only import plan_only
@@ -12,10 +14,31 @@ from headrace.base.plan_only import plan_only
 
 def main() -> None:
     """Run the command line."""
-    quick()
-    from headrace.app.cli import app
+    ending = _Ending()
+    atexit.register(ending.leave)  # the first, so it is the last to run
+    try:
+        quick()
+        from headrace.app.cli import app
 
-    app()
+        app()
+    except SystemExit as ended:
+        ending.code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        raise
+
+
+class _Ending:
+    """How this process ends. `code` is its exit code; 1 is Python's for any exception."""
+
+    code = 1
+
+    def leave(self) -> None:
+        """Exit without finalizing Python if a constant is still evaluated: DuckDB cannot be interrupted in it, and
+        would abort the process if it returned meanwhile."""
+        evaluate = sys.modules.get("headrace.sql.functions.evaluate")
+        if evaluate is not None and evaluate.still_running():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.code)
 
 
 def quick() -> None:

@@ -63,7 +63,9 @@ def run_script(text: str, settings: RunSettings) -> int:
             say=say,
         )
         with display, phases_to(display):
-            run = _ScriptRun(text, checked, settings, logs, display, interrupts)
+            run = _ScriptRun(
+                text=text, checked=checked, settings=settings, logs=logs, display=display, interrupts=interrupts
+            )
             failed = run.run()
         for line in run.closing:
             say(line)

@@ -13,7 +13,7 @@ from headrace.app.interrupts import Interrupts
 from headrace.app.run import closing_lines, message_printer, report_wait
 from headrace.base.logs import LogFormat, facts, logging_to
 from headrace.errors import UnreadableFile
-from headrace.hub.hub import open_hub
+from headrace.hub.hub import Hub, open_hub
 from headrace.model.spark_options import SparkOptions
 from headrace.service.guard import AccessPolicy
 from headrace.service.server import HubServer
@@ -64,6 +64,14 @@ _log = logging.getLogger(__name__)
 _PRINTED = frozenset({"serving"})  # on standard output, for the user and for programs that start the hub
 
 
+def _server(hub: Hub, endpoint: Endpoint, startup: str) -> HubServer:
+    """The server of a hub. The hub closes it."""
+    bind = (endpoint.host, endpoint.port)
+    server = HubServer(hub=hub, directory=hub.directory, access=endpoint.access, bind=bind, startup=startup)
+    hub.on_close(server.close)
+    return server
+
+
 def serve_hub(
     text: str | None,
     endpoint: Endpoint,
@@ -86,15 +94,7 @@ def serve_hub(
     ):
         logs.keep(hub.directory)
         say = message_printer(logs)
-        startup = "the script is not applied yet" if text is not None else ""
-        server = HubServer(
-            hub=hub,
-            directory=hub.directory,
-            access=endpoint.access,
-            bind=(endpoint.host, endpoint.port),
-            startup=startup,
-        )
-        hub.on_close(server.close)
+        server = _server(hub, endpoint, "the script is not applied yet" if text is not None else "")
         print(f"serving {state_dir} on {server.address}", flush=True)
         _log.info("serving %s on %s", state_dir, server.address, extra=facts("serving", address=server.address))
         if text is not None and not interrupts.asked.is_set():

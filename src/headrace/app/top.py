@@ -12,7 +12,8 @@ from headrace.app.view.lines import status_lines
 from headrace.app.view.live import draw
 from headrace.errors import HubUnreachable
 from headrace.hub.observed import pipeline_status
-from headrace.service.client import RemoteHub, statuses
+from headrace.service.client import RemoteHub
+from headrace.service.decoding import decode_sample
 from headrace.service.offline import OfflineHub
 
 
@@ -37,7 +38,7 @@ def watch(server: str | None, state_dir: Path, console: Console | None = None, l
             while limit is None or shown < limit:
                 for event in hub.events(last):
                     last = event["id"]
-                    streams, pipelines = statuses(event)
+                    streams, pipelines = decode_sample(event)
                     if live is not None:
                         live.update(draw(streams, pipelines, f"{hub.address}; Ctrl-C quits"), refresh=True)
                     else:

@@ -24,15 +24,19 @@ OWN = "headrace"  # the distribution whose kinds are registered without entry po
 
 
 class Registry(MutableMapping[str, K], Generic[K]):
-    """Kinds by name. `group` is that of the entry points, `kind` the class that they must be of."""
+    """Kinds by name. `group` is that of the entry points, `kind` the class that they must be of. The `internal` ones
+    are found by their name and not listed: no statement can name them."""
 
-    def __init__(self, group: str, kind: type[Any], own: Iterable[K]) -> None:
+    def __init__(self, group: str, kind: type[Any], own: Iterable[K], internal: Iterable[K] = ()) -> None:
         self.group, self._kind = group, kind
+        self._internal: dict[str, K] = {self._name(each): each for each in internal}
         self._own: dict[str, K] = {self._name(each): each for each in own}
         self._loaded: dict[str, K] = {}
         self._points: dict[str, list[EntryPoint]] | None = None
 
     def __getitem__(self, name: str) -> K:
+        if name in self._internal:
+            return self._internal[name]
         points = self._installed().get(name, [])
         if not points:
             return self._own[name]

@@ -133,7 +133,18 @@ class PoolReport:
         for (instance, *counts), ms in zip(self.lanes, self.ms, strict=True):
             late, closed, rows, size, groups = counts[6:]
             received = Traffic(*counts[:6])
-            yield LaneReport(instance, self.bucket, self.barrier, received, late, closed, rows, size, groups, ms)
+            yield LaneReport(
+                instance=instance,
+                bucket=self.bucket,
+                barrier=self.barrier,
+                received=received,
+                late=late,
+                closed=closed,
+                rows=rows,
+                bytes=size,
+                groups=groups,
+                ms=ms,
+            )
 
 
 def _numbers(r: LaneReport, t: Traffic) -> tuple[int, ...]:

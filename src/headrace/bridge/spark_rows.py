@@ -54,7 +54,7 @@ class RowsForSpark:
         version, instance, rows, file, size = json.loads(facts)
         if version != VERSION:
             raise InternalError(f"staged rows have version {version}, but this release reads version {VERSION}")
-        return RowsForSpark(instance, rows, file, size, data)
+        return RowsForSpark(instance=instance, rows=rows, file=file, size=size, data=data)
 
 
 def stage_rows(instance: int, table: pa.Table, directory: str) -> list[RowsForSpark]:

@@ -157,24 +157,26 @@ class KafkaConnection:
         if noted is not None and noted.kind and kind in _UNREACHABLE:
             said = noted.text
             kind = noted.kind if noted.kind in _DENIED else kind
-        told = f"cannot {what} at {self.servers}: {said}"
+        message = f"cannot {what} at {self.servers}: {said}"
         if kind in _DENIED:
             return BrokerDenied(
-                told,
+                message,
                 advice="Check kafka.security.protocol, kafka.sasl.*, kafka.ssl.* and the permissions of this user.",
                 servers=self.servers,
                 reason=kind,
             )
         if kind in _UNREACHABLE:
             return BrokerUnreachable(
-                told,
+                message,
                 advice=f"Check that the broker runs, and kafka.{SERVERS}. A running stream tries again by itself.",
                 servers=self.servers,
                 reason=kind,
             )
         if kind in _NO_TOPIC:
-            return UnknownTopic(told, advice="Create the topic, or correct its name.", servers=self.servers)
-        return BrokerFailed(told, advice="A running stream tries again by itself.", servers=self.servers, reason=kind)
+            return UnknownTopic(message, advice="Create the topic, or correct its name.", servers=self.servers)
+        return BrokerFailed(
+            message, advice="A running stream tries again by itself.", servers=self.servers, reason=kind
+        )
 
 
 def reason_of(problem: HeadraceError) -> str:

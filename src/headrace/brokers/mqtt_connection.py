@@ -80,18 +80,28 @@ class MqttConnection:
         return context
 
     def login(self, client_id: str, keep_alive: int = 60, expiry: int = 0) -> mqtt.Login:
-        return mqtt.Login(client_id, self.version, self.user, self.password, keep_alive, expiry)
+        return mqtt.Login(
+            client_id=client_id,
+            version=self.version,
+            user=self.user,
+            password=self.password,
+            keep_alive=keep_alive,
+            expiry=expiry,
+        )
 
     def refused(self, code: int, what: str = "connect") -> HeadraceError:
         """The coded error for a refusal of the broker."""
-        told = f"cannot {what} at {self.url}: {mqtt.reason(code)}"
+        message = f"cannot {what} at {self.url}: {mqtt.reason(code)}"
         if code in mqtt.DENIED:
             return BrokerDenied(
-                told, advice="Check user and password, and the permissions of this user.", servers=self.url, reason=code
+                message,
+                advice="Check user and password, and the permissions of this user.",
+                servers=self.url,
+                reason=code,
             )
         if code in mqtt.REJECTED:
-            return BrokerDenied(told, advice="Check version and client_id.", servers=self.url, reason=code)
-        return BrokerFailed(told, advice="A running stream tries again by itself.", servers=self.url, reason=code)
+            return BrokerDenied(message, advice="Check version and client_id.", servers=self.url, reason=code)
+        return BrokerFailed(message, advice="A running stream tries again by itself.", servers=self.url, reason=code)
 
     def unreachable(self, problem: Exception) -> HeadraceError:
         """The coded error for a connection that fails."""

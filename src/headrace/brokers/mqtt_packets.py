@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 1, 2, 3, 4, 5, 6, 7
 SUBSCRIBE, SUBACK, PINGREQ, PINGRESP, DISCONNECT = 8, 9, 12, 13, 14
 V311, V5 = 4, 5  # protocol levels
-LARGEST = 268_435_455  # bytes of a packet after its header
 
 _SESSION_EXPIRY, _SERVER_KEEP_ALIVE, _RECEIVE_MAXIMUM = 0x11, 0x13, 0x21  # properties of version 5
 # Bytes of the values of properties in a CONNACK. All others begin with their length.
@@ -159,7 +158,7 @@ def connack(packet: Packet) -> tuple[int, bool]:
     return packet.body[1], bool(packet.body[0] & 1)
 
 
-class Limits(NamedTuple):
+class BrokerLimits(NamedTuple):
     """What the broker asks of a client: how many messages it may publish without an acknowledgement, and after how many
     seconds without a packet the broker gives it up (0: as the client said)."""
 
@@ -167,9 +166,9 @@ class Limits(NamedTuple):
     keep_alive: int = 0
 
 
-def limits(packet: Packet, version: int) -> Limits:
+def limits(packet: Packet, version: int) -> BrokerLimits:
     """The limits in an answer to the login. Version 3.1.1 has none. Raises BadPacket."""
-    body, found = packet.body, Limits()
+    body, found = packet.body, BrokerLimits()
     if version != V5 or len(body) < 3:
         return found
     at, end = _properties(body, 2)
@@ -233,7 +232,7 @@ def published(packet: Packet, version: int) -> Publish:
         raise BadPacket("a message without a topic or number")
     if version == V5:
         at = _after_properties(body, at)
-    return Publish(topic, body[at:], qos, bool(packet.flags & 1), mid)
+    return Publish(topic=topic, payload=body[at:], qos=qos, retain=bool(packet.flags & 1), mid=mid)
 
 
 def acknowledge(kind: int, mid: int) -> bytes:

@@ -123,27 +123,27 @@ class NatsConnection:
         if isinstance(problem, HeadraceError):
             return problem
         lib, said = library(), str(problem) or type(problem).__name__
-        told = f"cannot {what} at {self.url}: {said}"
+        message = f"cannot {what} at {self.url}: {said}"
         if isinstance(problem, ssl.SSLCertVerificationError):
-            return BrokerDenied(told, advice="Set ca_file to the certificate of the authority.", servers=self.url)
+            return BrokerDenied(message, advice="Set ca_file to the certificate of the authority.", servers=self.url)
         if isinstance(problem, lib.errors.AuthorizationError) or "uthorization" in said or "ermissions" in said:
             return BrokerDenied(
-                told, advice="Check user, password, token and the permissions of this user.", servers=self.url
+                message, advice="Check user, password, token and the permissions of this user.", servers=self.url
             )
         if isinstance(problem, lib.js.errors.NotFoundError):
-            return UnknownTopic(told, advice="Create the JetStream stream, or correct its name.", servers=self.url)
+            return UnknownTopic(message, advice="Create the JetStream stream, or correct its name.", servers=self.url)
         away = OSError | asyncio.TimeoutError | lib.errors.NoServersError | lib.errors.ConnectionClosedError
         if isinstance(problem, away | lib.errors.TimeoutError):
             return BrokerUnreachable(
-                told,
+                message,
                 advice="Check that the server runs, and url. A running stream tries again by itself.",
                 servers=self.url,
             )
         if isinstance(problem, lib.js.errors.ServiceUnavailableError | lib.errors.NoRespondersError):
             return BrokerFailed(
-                told, advice="Start the server with JetStream (nats-server -js), or name another.", servers=self.url
+                message, advice="Start the server with JetStream (nats-server -js), or name another.", servers=self.url
             )
-        return BrokerFailed(told, advice="A running stream tries again by itself.", servers=self.url)
+        return BrokerFailed(message, advice="A running stream tries again by itself.", servers=self.url)
 
 
 class NatsLink:

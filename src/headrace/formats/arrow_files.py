@@ -54,7 +54,14 @@ class ArrowFormat(TableFile):
             with reading(path):
                 rows = lengths.batch(i, [_cheapest(opened.schema)]).num_rows
             if begin <= places[i]:
-                yield FileBatch(_Columns(file, opened.schema), path, i, first, rows, size // count)
+                yield FileBatch(
+                    columns=_Columns(file, opened.schema),
+                    path=path,
+                    number=i,
+                    first=first,
+                    rows=rows,
+                    size=size // count,
+                )
             first += rows
 
 

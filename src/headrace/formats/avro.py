@@ -247,12 +247,12 @@ def _build(schema: Schema, settings: AvroSettings) -> Format:
     if many and not registry:
         raise BadOption("{id} needs framing = 'registry'", advice="Name one file.", option="schema_file")
     return AvroMessages(
-        schema,
-        settings.max_record_bytes,
-        settings.framing,
-        _only(settings) if not many else None,
-        settings.schema_id,
-        settings.schema_file if many else None,
+        schema=schema,
+        max_record_bytes=settings.max_record_bytes,
+        framing=settings.framing,
+        only=_only(settings) if not many else None,
+        schema_id=settings.schema_id,
+        pattern=settings.schema_file if many else None,
     )
 
 

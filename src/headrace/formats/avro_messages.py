@@ -80,7 +80,16 @@ class AvroMessages(TableFile):
             reasons=_WRONG,
             longest=self.max_record_bytes,
         )
-        return AvroIndex(self, data, packed.begins[rows], packed.stops[rows], records, names, bad, origin)
+        return AvroIndex(
+            fmt=self,
+            data=data,
+            begins=packed.begins[rows],
+            stops=packed.stops[rows],
+            records=records,
+            names=names,
+            bad=bad,
+            origin=origin,
+        )
 
     def _record(self, message: bytes, names: tuple[str, ...]) -> tuple[AvroSchema, dict[str, Any]] | str:
         """A message's schema and its needed fields, or the reason why it is bad."""

@@ -94,4 +94,4 @@ def pack_joined(values: Sequence[bytes], joint: bytes, number: OffsetsOf) -> Pac
     stops = np.cumsum(sizes + len(joint)) - len(joint)
     begins = (stops - sizes).astype(np.int32)
     plain = not joint or data.count(joint) == len(values) - 1
-    return Packed(data, begins, stops.astype(np.int32), number, plain)
+    return Packed(data=data, begins=begins, stops=stops.astype(np.int32), number=number, plain=plain)

@@ -39,7 +39,7 @@ class ParquetFormat(TableFile):
             rows = opened.metadata.row_group(i).num_rows
             last = size - 1 if i + 1 == groups else min(max(0, starts[i + 1] - 1), size - 1)
             if begin <= last < end:
-                yield RowGroup(opened, path, i, first, rows, last - starts[i])
+                yield RowGroup(file=opened, path=path, number=i, first=first, rows=rows, size=last - starts[i])
             first += rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,6 @@ from headrace.base.options import Option, duration, size
 from headrace.formats import FORMATS
 from headrace.hub.observed import ObservedStreams, pipeline_status
 from headrace.hub.results import Result, table_result
-from headrace.model.program import StreamDef
 from headrace.model.schema import field_at
 from headrace.model.status import PipelineStatus, StreamStatus
 from headrace.model.stream_options import STREAM_OPTIONS
@@ -119,7 +119,8 @@ def _sink_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     sink = catalog.sinks[name.lower()]
     facts: Facts = [["name", sink.name], ["type", sink.kind], ["guarantee", SINKS[sink.kind].guarantee_of(sink)]]
     secret = secret_options(sink)
-    return facts + [[f"option {k}", HIDDEN if k in secret else v] for k, v in sink.options.items()]
+    facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in sink.options.items()]
+    return facts + _by_default(SINKS[sink.kind].all_options, sink.options)
 
 
 def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
@@ -132,7 +133,8 @@ def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Fact
     computed = {c.index: f" AS {c.text}" for c in stream.computed}
     facts += [[f"column {i}", f"{f.name} {f.type}{computed.get(i, '')}"] for i, f in enumerate(stream.schema)]
     facts += [[f"option {k}", HIDDEN if k in secret else v] for k, v in stream.options.items()]
-    facts += [[f"option {k}", f"{v} (by default)"] for k, v in _defaults(stream).items()]
+    known = (*SOURCES[stream.source].options, *FORMATS[stream.format].options, *STREAM_OPTIONS)
+    facts += _by_default(known, stream.options)
     facts += [["indexer", access.indexer], ["fields", access.fields], ["read", access.sharing]]
     if streams.catalog.stream(name) is not None:
         runtime = streams.runtime(name)
@@ -148,11 +150,11 @@ def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Fact
     return facts
 
 
-def _defaults(stream: StreamDef) -> dict[str, str]:
-    """The options in force that the stream does not name."""
-    given = {name.lower() for name in stream.options}
-    known = (*SOURCES[stream.source].options, *FORMATS[stream.format].options, *STREAM_OPTIONS)
-    return {o.name: _shown(o) for o in known if o.name not in given and o.default is not None and not o.prefix}
+def _by_default(known: Sequence[Option], options: Mapping[str, str]) -> Facts:
+    """The options in force that the declaration does not name."""
+    given = {name.lower() for name in options}
+    unnamed = [o for o in known if o.name not in given and o.default is not None and not o.prefix]
+    return [[f"option {o.name}", f"{_shown(o)} (by default)"] for o in unnamed]
 
 
 def _shown(option: Option) -> str:
@@ -181,6 +183,8 @@ def _reason(catalog: Catalog, status: StreamStatus) -> str:
 def _pipeline_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     definition = catalog.pipelines[name.lower()].definition
     facts: Facts = [["sql", definition.sql], ["view", _view(catalog, definition.name)]]
+    facts += [["sinks", ", ".join(s.name for s in definition.sinks) or "none"]]
+    facts += [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(definition.program.output)]
     status = _status(streams, name)
     if status is not None:
         facts += [fact for fact in _fields(status) if fact[0] != "changes"]

@@ -57,6 +57,7 @@ from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, SinkDef, S
 from headrace.sinks import SINKS, settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
+    AlterPipeline,
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -67,6 +68,7 @@ from headrace.sql import (
     Statement,
     StopPipeline,
     TakeSavepoint,
+    altered,
     define_sink,
     define_stream,
     define_view,
@@ -143,7 +145,7 @@ class Draft:
     def _(self, statement: CreateStream) -> Result:
         self._refuse_other("view", statement)
         new = self._with_dead_letters(_with_absolute_path(define_stream(statement, self.meaning)), statement)
-        with self._paths(), at(statement.span):
+        with self._paths(), at(statement.spans.get("path", statement.span)):
             self._check_source(new)
         new = seal_stream(new, self.vault)
         old = self.catalog.stream(new.name)
@@ -197,7 +199,7 @@ class Draft:
     @_apply.register
     def _(self, statement: CreateSink) -> Result:
         new = define_sink(statement)
-        with self._paths(), at(statement.span):
+        with self._paths(), at(statement.spans.get("path", statement.span)):
             new = settle_sink(new, known=self.catalog.sink(new.name) is not None)
         new = seal_sink(new, self.vault)
         old = self.catalog.sink(new.name)
@@ -234,6 +236,11 @@ class Draft:
         self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
         self._touch(new.program.stream, wait=True)
         return answer
+
+    @_apply.register
+    def _(self, statement: AlterPipeline) -> Result:
+        record = require_pipeline(self.catalog, statement.name, statement.span)
+        return self.apply(altered(record.definition.sql, statement))
 
     # --- views ------------------------------------------------------------------------------------
 

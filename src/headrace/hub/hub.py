@@ -314,5 +314,8 @@ class Hub:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"Hub({str(self.directory)!r}, streams={list(self.streams)}, pipelines={list(self.pipelines)})"
+
     def _repr_html_(self) -> str:
         return "".join(show(self._reconciler, self.catalog, kind)._repr_html_() for kind in ("streams", "pipelines"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -119,7 +120,46 @@ class Stream:
         return self.status()._repr_html_()
 
 
-class Pipeline:
+class PySparkNames(ABC):
+    """The names of PySpark's StreamingQuery, for pipelines here and on another hub."""
+
+    @abstractmethod
+    def status(self) -> PipelineStatus: ...
+
+    @abstractmethod
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+    @abstractmethod
+    def _plan(self) -> str: ...
+
+    @property
+    def isActive(self) -> bool:
+        """True while the pipeline runs, or starts.
+
+        >>> hub.pipelines["hot"].isActive
+        True
+        """
+        return self.status().state in ALIVE
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        """The same as `wait`.
+
+        >>> hub.pipelines["hot"].awaitTermination(0.1)
+        False
+        """
+        return self.wait(timeout)
+
+    def explain(self) -> None:
+        """Print the plan, as EXPLAIN PIPELINE does.
+
+        >>> hub.pipelines["hot"].explain()
+        pipeline hot
+        reads: stream sensors ...
+        """
+        print(self._plan())
+
+
+class Pipeline(PySparkNames):
     """A handle on a declared pipeline.
 
     >>> hub.pipelines["hot"].name
@@ -212,6 +252,9 @@ class Pipeline:
             advice="Only memory sinks can be read here; others are read where they write.",
             name=sink,
         )
+
+    def _plan(self) -> str:
+        return self._hub.sql(f"EXPLAIN PIPELINE {_quoted(self.name)}")[0].text
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name})"

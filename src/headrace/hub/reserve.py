@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -21,21 +22,36 @@ class Reserve:
 
     def __init__(self, directory: Path, background: BackgroundQueue) -> None:
         self._file, self._background = directory / "reserve", background
+        self._lock = threading.Lock()
+        self._users = 0  # calls that need the room of the reserve
 
     def with_room(self, act: Callable[[], T], *, needed: bool = True) -> T:
         """Call `act`. If the disk is full and the call is `needed`, release the reserve and call it again."""
         try:
             return act()
         except DiskFull:
-            if not needed or not self.release():
+            if not needed or not self._use():
                 raise
-            self._background.later("", self.keep)
+        try:
             return act()
+        finally:
+            with self._lock:
+                self._users -= 1
+            self._background.later("", self.keep)
 
     def keep(self) -> None:
-        """Create the file unless it exists. If there is no room, try again later."""
-        if not self._created():
+        """Create the file unless it exists. If there is no room, or a call needs it, try again later."""
+        with self._lock:  # no call begins to use the room meanwhile
+            kept = not self._users and self._created()
+        if not kept:
             self._background.later("", self.keep)
+
+    def _use(self) -> bool:
+        """Release the room for a call. False if there is none."""
+        with self._lock:
+            released = self.release()
+            self._users += released
+        return released
 
     def _created(self) -> bool:
         if self._file.exists():

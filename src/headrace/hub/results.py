@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import RenderableType
 
 
@@ -50,6 +51,22 @@ class Result:
             "  ".join(_aligned(*cell) for cell in zip(r, widths, right, strict=True)).rstrip() for r in [names, *rows]
         ]
         return "\n".join([*lines, *warnings])
+
+    def show(self) -> None:
+        """Print it, like a DataFrame.
+
+        >>> hub.sql("SHOW SINKS")[0].show()
+        name     type ...
+        """
+        print(self.render())
+
+    def toPandas(self) -> pd.DataFrame:
+        """The table as a pandas DataFrame; one without columns if there is only a message.
+
+        >>> hub.sql("SHOW PIPELINES")[0].toPandas()["name"].tolist()
+        ['hot', 'by_minute', 'warm']
+        """
+        return (pa.table({}) if self.table is None else self.table).to_pandas()
 
     def __str__(self) -> str:
         return self.render()

@@ -208,7 +208,7 @@ class Gateway:
         if order["do"] == "sync":
             if found is not None:
                 try:
-                    await found.ingress.sync()
+                    await found.ingress.flusher.sync()
                 except OSError as problem:
                     raise _unwritable(order["name"], problem) from None
             return {}

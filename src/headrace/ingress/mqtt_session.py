@@ -57,7 +57,7 @@ class MqttLink(asyncio.Protocol):
         self._reader = mqtt.PacketReader()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._heard = self._loop.time()
+        self._last_packet = self._loop.time()
         self._keep_alive = session.login.keep_alive
         self._quiet = False  # pausing: the broker's answers are not read
         self._admitted = self._leaving = False
@@ -117,7 +117,7 @@ class MqttLink(asyncio.Protocol):
 
     def resume(self) -> None:
         self._quiet = False
-        self._heard = self._loop.time()
+        self._last_packet = self._loop.time()
         if self._transport is not None and not self._transport.is_closing() and not self._leaving:
             self._transport.resume_reading()
 
@@ -132,7 +132,7 @@ class MqttLink(asyncio.Protocol):
         """Tell the broker that we live, and give up on a broker that does not. While paused nothing is read, so
         nothing is expected."""
         interval = self._keep_alive
-        silent = self._loop.time() - self._heard
+        silent = self._loop.time() - self._last_packet
         if not self._quiet and silent > 1.5 * interval:
             self._fail(TimeoutError(f"no packet from the broker for {silent:.0f} s"))
             return
@@ -145,7 +145,7 @@ class MqttLink(asyncio.Protocol):
         self.pause()
         if self._transport is not None and self._admitted:
             settled = self._loop.create_future()
-            self._ingress.acknowledge(lambda: lambda: None if settled.done() else settled.set_result(None))
+            self._ingress.flusher.acknowledge(lambda: lambda: None if settled.done() else settled.set_result(None))
             await asyncio.wait([settled], timeout=CLOSE_SECONDS)
             self.write(mqtt.GOODBYE)
             # The broker closes when it has read everything. To close a socket with unread bytes resets the connection,
@@ -160,7 +160,7 @@ class MqttLink(asyncio.Protocol):
     # --- packets ----------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self._last_packet = self._loop.time()
         if self._deaf:
             return
         try:
@@ -303,7 +303,7 @@ def session_of(ingress: StreamIngress, settings: MqttSettings, directory: Path) 
     seconds = [min(most, -(-micros // 10**6)) for micros, most in _limited(settings)]
     client_id = settings.client_id or _kept_client_id(directory / "client_id")
     login = connection.login(client_id, keep_alive=max(1, seconds[0]), expiry=seconds[1])
-    return MqttSession(ingress, connection, login, settings.topics, settings.qos)
+    return MqttSession(ingress=ingress, connection=connection, login=login, topics=settings.topics, qos=settings.qos)
 
 
 def _limited(settings: MqttSettings) -> tuple[tuple[int, int], tuple[int, int]]:

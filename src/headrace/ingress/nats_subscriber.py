@@ -28,6 +28,7 @@ class NatsSubscriber:
     def __init__(self, ingress: StreamIngress, settings: NatsCoreSettings) -> None:
         self.ingress, self._settings = ingress, settings
         self.problem = "not connected yet"
+        self._counters = ingress.counters.of("nats_core")
         self._room = asyncio.Event()
         self._room.set()
         self._waiting: list[bytes] = []
@@ -35,32 +36,8 @@ class NatsSubscriber:
 
     async def stay_connected(self) -> None:
         """Connect and take messages, until cancelled. The client reconnects by itself."""
-        wait, client = RECONNECT_FIRST, None
-        counters = self.ingress.counters.of("nats_core")
-
-        async def wrong(problem: Exception) -> None:
-            counters["errors"] += 1
-            if type(problem).__name__ == "SlowConsumerError":
-                counters["dropped_records"] += 1
-
-        async def lost() -> None:
-            self.problem = f"the connection to {self._settings.url} is lost"
-
-        async def back() -> None:
-            self.problem = ""
-
+        client = await self._connect()
         try:
-            while True:
-                try:
-                    client = await NatsConnection.of(self._settings).connect(
-                        error_cb=wrong, disconnected_cb=lost, reconnected_cb=back
-                    )
-                    break
-                except HeadraceError as problem:
-                    self.problem = f"{problem.code}: {problem.message}"
-                    counters["errors"] += 1
-                await asyncio.sleep(wait)
-                wait = min(RECONNECT_MOST, 2 * wait)
             self.ingress.admit(self, "nats_core")
             for subject in self._settings.subjects:
                 await client.subscribe(
@@ -71,10 +48,34 @@ class NatsSubscriber:
             self.problem = ""
             await asyncio.Event().wait()
         finally:
-            if client is not None:
-                self._flush()
-                await asyncio.wait([asyncio.ensure_future(client.close())], timeout=2)
-                self.ingress.leave(self, clean=True)
+            self._flush()
+            await asyncio.wait([asyncio.ensure_future(client.close())], timeout=2)
+            self.ingress.leave(self, clean=True)
+
+    async def _connect(self) -> Any:
+        """A client that is connected. Tries until it succeeds."""
+        wait = RECONNECT_FIRST
+        while True:
+            try:
+                return await NatsConnection.of(self._settings).connect(
+                    error_cb=self._failed, disconnected_cb=self._disconnected, reconnected_cb=self._reconnected
+                )
+            except HeadraceError as problem:
+                self.problem = f"{problem.code}: {problem.message}"
+                self._counters["errors"] += 1
+            await asyncio.sleep(wait)
+            wait = min(RECONNECT_MOST, 2 * wait)
+
+    async def _failed(self, problem: Exception) -> None:
+        self._counters["errors"] += 1
+        if type(problem).__name__ == "SlowConsumerError":
+            self._counters["dropped_records"] += 1
+
+    async def _disconnected(self) -> None:
+        self.problem = f"the connection to {self._settings.url} is lost"
+
+    async def _reconnected(self) -> None:
+        self.problem = ""
 
     async def _take(self, message: Any) -> None:
         await self._room.wait()

@@ -106,16 +106,16 @@ def recover(directory: Path, consumed: JournalPosition, mark: Mark | None) -> Re
         if not whole or last:
             _cut(directory=directory, numbers=numbers[i:], seen=seen, found=found, mark=known)
             break
-    found.clean = bool(
-        found.clean
-        and mark is not None
-        and mark.closed
-        and found.logs
-        and _end(found.logs) == (mark.synced.file, mark.synced.pos)
-    )
-    if mark is None and not numbers and consumed == JournalPosition():
-        found.clean = True  # a new journal
+    new = mark is None and not numbers and consumed == JournalPosition()
+    found.clean = new or (found.clean and _ends_at(found.logs, mark))
     return found
+
+
+def _ends_at(logs: dict[int, LogFacts], mark: Mark | None) -> bool:
+    """True if the journal was closed in order, and the logs end where it was closed."""
+    if mark is None or not mark.closed or not logs:
+        return False
+    return _end(logs) == (mark.synced.file, mark.synced.pos)
 
 
 def _reaches(directory: Path, seen: LogScan, following: int) -> bool:

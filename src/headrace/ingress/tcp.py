@@ -69,14 +69,14 @@ class TcpPeer(asyncio.BufferedProtocol):
         """Request an acknowledgement after the next flush."""
         if self.acks and not self._asked:
             self._asked = True
-            self.ingress.acknowledge(self._settle)
+            self.ingress.flusher.acknowledge(self._settle)
 
     def eof_received(self) -> bool:
         """The peer has sent everything. The connection closes when its bytes are in the journal."""
         self._ended = True
         if self._admitted:
             self.ingress.leave(self, clean=True)
-            self.ingress.acknowledge(self._settle_last)
+            self.ingress.flusher.acknowledge(self._settle_last)
         return True
 
     def resume_writing(self) -> None:

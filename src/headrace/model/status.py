@@ -174,12 +174,12 @@ class Traffic:
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(
-            self.batches + other.batches,
-            self.rows + other.rows,
-            self.watermarks + other.watermarks,
-            self.barriers + other.barriers,
-            self.ends + other.ends,
-            self.dropped + other.dropped,
+            batches=self.batches + other.batches,
+            rows=self.rows + other.rows,
+            watermarks=self.watermarks + other.watermarks,
+            barriers=self.barriers + other.barriers,
+            ends=self.ends + other.ends,
+            dropped=self.dropped + other.dropped,
         )
 
     def __str__(self) -> str:

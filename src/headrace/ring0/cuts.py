@@ -44,13 +44,15 @@ class PartialsCut:
         if self.rows > max_rows or table.get_total_buffer_size() > MAX_PAYLOAD:
             for (bucket, start, end), rows, until in zip(self.pieces, counts.tolist(), ends.tolist(), strict=True):
                 for payload, size in _sized(table.slice(until - rows, rows), max_rows):
-                    found.append((bucket, PackEntry(lane, start, end, size, payload)))
+                    found.append((bucket, PackEntry(lane=lane, start=start, end=end, rows=size, payload=payload)))
             return found
         full = np.flatnonzero(counts)
         blobs = encode_runs(table, np.concatenate([[0], ends[full]]).astype(np.int64))
         for number, payload in zip(full.tolist(), blobs, strict=True):
             bucket, start, end = self.pieces[number]
-            found.append((bucket, PackEntry(lane, start, end, int(counts[number]), payload)))
+            found.append(
+                (bucket, PackEntry(lane=lane, start=start, end=end, rows=int(counts[number]), payload=payload))
+            )
         return found
 
 

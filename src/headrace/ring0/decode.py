@@ -144,7 +144,7 @@ class Decoder:
         tail, rowless = indexed.parse(rest, kept), _rowless(rejected)
         columns: dict[int, pa.Array[Any]] = {c: a.take(kept) for c, a in head.columns.items()}
         both = Decoded(len(kept), columns | dict(tail.columns), first.plus(tail.bad))
-        selected = self._with_computed(chunk, indexed, both, rest, kept)
+        selected = self._with_computed(chunk=chunk, indexed=indexed, decoded=both, wanted=rest, kept=kept)
         places = None if self.places is None else self.places.of(chunk, indexed)[kept]
         return Batch(
             rows=to_rows(selected, self._stream.schema, self._stream.event_time, places),

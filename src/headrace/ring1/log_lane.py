@@ -35,7 +35,10 @@ Bounds = tuple[int, int]  # start and end of a window
 
 def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneHeader, step: LaneStep) -> Outcome:
     """Append segments, close windows, emit their rows. Changes `header` in place; the caller stores it."""
-    window, lane = _window(program), Logs(program, meaning, store, header, step.max_values)
+    window, lane = (
+        _window(program),
+        Logs(program=program, meaning=meaning, store=store, header=header, max_values=step.max_values),
+    )
     events, late = split_closed(step.events, header.floor)
     due_parts: list[pa.Table] = []
     due = {bounds for bounds in header.logs if step.flush or is_closed(window, bounds[1], step.watermark)}
@@ -92,7 +95,7 @@ class Logs:
         tasks of an epoch count as one when segments are merged."""
         log = self.header.logs.setdefault(bounds, LogEntry())
         for rows, data in payloads:
-            self._put_encoded(bounds, log, data, 0, rows)
+            self._put_encoded(bounds=bounds, log=log, data=data, level=0, rows=rows)
         fan_in, level = FAN_IN * len(payloads), 0
         while len(same := [s for s in log.segments if s.level == level]) >= fan_in:
             part = merge(self.program, self.meaning, [self._read(bounds, same)], self.max_values)
@@ -123,7 +126,7 @@ class Logs:
                 self._put(bounds, log, part, level)
 
     def _put(self, bounds: Bounds, log: LogEntry, part: pa.Table, level: int) -> None:
-        self._put_encoded(bounds, log, encode_rows(part), level, part.num_rows)
+        self._put_encoded(bounds=bounds, log=log, data=encode_rows(part), level=level, rows=part.num_rows)
 
     def _put_encoded(self, bounds: Bounds, log: LogEntry, data: bytes, level: int, rows: int) -> None:
         self.store.put(BlobKey(*bounds, log.next), data)

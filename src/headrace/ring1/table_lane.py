@@ -35,7 +35,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, header: LaneH
     delta, late = step.events, 0
     if program.window is not None:
         delta, late = split_closed(delta, header.floor)
-    lane = _Tables(program, meaning, store, header, step.max_values)
+    lane = _Tables(program=program, meaning=meaning, store=store, header=header, max_values=step.max_values)
     emitted: list[pa.Table] = []
     if delta.num_rows:
         spaces = by_window(delta) if program.window is not None and not session else iter([(ALL_TIME, delta)])

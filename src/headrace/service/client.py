@@ -7,13 +7,11 @@ with headrace.connect("http://127.0.0.1:8642", token="...") as hub:
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import socket
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -22,19 +20,17 @@ from urllib.parse import quote
 import httpx
 import pyarrow as pa
 
-from headrace import errors
-from headrace.errors import HeadraceError, HubUnreachable, PipelineFailed, Span, StreamFailed
+from headrace.errors import HubUnreachable, PipelineFailed, StreamFailed
+from headrace.hub.objects import PySparkNames
 from headrace.hub.results import Result
 from headrace.model.status import (
     ALIVE,
-    Gap,
     PipelineStatus,
     SinkTotals,
-    StateChange,
     StreamStatus,
     StreamTotals,
-    Traffic,
 )
+from headrace.service.decoding import decode_error, decode_result, decode_status
 from headrace.service.server import SocketPath
 from headrace.state.state_dir import SOCKET_NAME
 
@@ -99,8 +95,8 @@ class RemoteHub:
         >>> remote.sql("CREATE SINK spare WITH (type = 'noop'); DROP SINK spare")
         [created sink spare, dropped sink spare]
         """
-        found = self._json("POST", "/api/v1/sql", json={"text": text}, params={"limit": 10_000})
-        return [_result(r) for r in found["results"]]
+        found = self._json("POST", "/api/v1/sql", json={"text": text}, params={"limit": 10_000, "arrow": "true"})
+        return [decode_result(r) for r in found["results"]]
 
     def validate(self, text: str) -> int:
         """Plan a script without running it. Returns the number of statements. Raises the same errors as `sql`.
@@ -212,7 +208,7 @@ class RemoteHub:
                 address=self.address,
             ) from None
         if answer.status_code >= 400 and "problem+json" in answer.headers.get("content-type", ""):
-            raise _error(answer.json())
+            raise decode_error(answer.json())
         if answer.status_code >= 400:
             raise HubUnreachable(
                 f"{self.address} answered {answer.status_code}; it may not be a headrace hub",
@@ -239,7 +235,7 @@ class RemoteStream:
         >>> remote.streams["sensors"].status().rows
         600
         """
-        return _build(StreamStatus, self._hub._json("GET", self._path)["status"])
+        return decode_status(StreamStatus, self._hub._json("GET", self._path)["status"])
 
     def addresses(self) -> list[str]:
         """The addresses that a pushed stream listens on now.
@@ -306,7 +302,7 @@ class RemoteStream:
         return f"Stream({self.name})"
 
 
-class RemotePipeline:
+class RemotePipeline(PySparkNames):
     """A pipeline of a remote hub.
 
     >>> remote.pipelines["hot"].name
@@ -332,7 +328,7 @@ class RemotePipeline:
         >>> remote.pipelines["by_minute"].status().groups
         4
         """
-        return _build(PipelineStatus, self._hub._json("GET", self._path)["status"])
+        return decode_status(PipelineStatus, self._hub._json("GET", self._path)["status"])
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the pipeline no longer runs. Returns False if it still runs after `timeout` seconds. Raises
@@ -381,70 +377,11 @@ class RemotePipeline:
         """
         return self._hub._table(f"{self._path}/results", {"sink": sink} if sink else {})
 
+    def _plan(self) -> str:
+        return str(self._hub._json("GET", f"{self._path}/explain")["text"])
+
     def _repr_html_(self) -> str:
         return self.status()._repr_html_()
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name})"
-
-
-def _result(found: dict[str, Any]) -> Result:
-    warnings = tuple(found.get("warnings", ()))
-    if found["columns"] is None:
-        return Result(text=found["text"], warnings=warnings)
-    names = [c["name"] for c in found["columns"]]
-    columns = [pa.array([row[i] for row in found["rows"]]) for i in range(len(names))]
-    return Result(table=pa.table(columns, names=names), warnings=warnings)
-
-
-def _build(kind: type[_T], found: dict[str, Any]) -> _T:
-    """A status object from its JSON. Ignores fields that this version does not know."""
-    values = {"gaps": [], "error": "", **found} if kind is PipelineStatus else dict(found)
-    for moment in ("watermark", "since", "next_try"):
-        if values.get(moment) is not None:
-            values[moment] = datetime.fromisoformat(values[moment])
-    for name, part in (("gaps", Gap), ("changes", StateChange)):
-        if name in values:
-            values[name] = [part(**v) for v in values[name]]
-    for name in ("sent", "received"):
-        if name in values:
-            values[name] = Traffic(**values[name])
-    known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    return kind(**{k: v for k, v in values.items() if k in known})
-
-
-def statuses(event: dict[str, Any]) -> tuple[list[StreamStatus], list[PipelineStatus]]:
-    """The status objects of a live sample."""
-    streams = [_build(StreamStatus, s) for s in event["streams"].values()]
-    return streams, [_build(PipelineStatus, p) for p in event["pipelines"].values()]
-
-
-def _classes(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
-    yield kind
-    for sub in kind.__subclasses__():
-        yield from _classes(sub)
-
-
-_BY_CODE = {kind.code: kind for kind in _classes(HeadraceError)}
-
-
-def _error(problem: dict[str, Any]) -> HeadraceError:
-    """The error that the hub raised, with its class, message and advice. `params["detail"]` is the text that the hub
-    rendered, with the position in the SQL text."""
-    kind = _BY_CODE.get(str(problem.get("code", "")), errors.ExternalError)
-    params: dict[str, Any] = {"detail": problem.get("detail", "")}
-    if problem.get("errors"):
-        params["errors"] = tuple(_error(e) for e in problem["errors"])
-    place, span = problem.get("place"), None
-    if place is not None:
-        text = _line_of(problem.get("detail", ""), place)
-        span = Span(text, len(text) - len(text.rsplit("\n", 1)[-1]) + place["column"] - 1, 0, place.get("statement"))
-        span = dataclasses.replace(span, end=span.start + place["length"])
-    return kind(str(problem["title"]), advice=str(problem.get("advice", "")), span=span, **params)
-
-
-def _line_of(detail: str, place: dict[str, Any]) -> str:
-    """A text that has the source line from `detail` at its line number, so the caret points to the same place."""
-    mark = f"  {place['line']} | "
-    shown = next((line.removeprefix(mark) for line in detail.split("\n") if line.startswith(mark)), "")
-    return "\n" * (int(place["line"]) - 1) + shown

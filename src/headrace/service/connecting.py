@@ -88,7 +88,7 @@ def connect(
     hub = open_hub(
         state_dir,
         spark,
-        options=SparkOptions(master, dict(conf or {}), tuple(packages), ui, verbose),
+        options=SparkOptions(master=master, conf=dict(conf or {}), packages=tuple(packages), ui=ui, verbose=verbose),
         buckets=buckets,
         start_timeout=start_timeout,
         time_zone=time_zone,

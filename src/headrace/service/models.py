@@ -43,6 +43,7 @@ class StatementResult(BaseModel):
     warnings: list[str] = Field(default=[], description="what the statement warns of")
     columns: list[ColumnInfo] | None = None
     rows: list[list[JsonValue]] | None = None
+    arrow: str | None = Field(default=None, description="the rows as an Arrow stream, in base64, instead of `rows`")
     truncated: bool = Field(default=False, description="true if there are more rows than the limit")
 
 
@@ -205,8 +206,15 @@ def newest(table: pa.Table, limit: int) -> TableRows:
     return TableRows(columns=columns_of(table), rows=rows_of(kept), total=table.num_rows)
 
 
-def statement_result(result: Result, limit: int) -> StatementResult:
-    """The result of a statement with at most `limit` rows."""
+def _stream_of(table: pa.Table) -> str:
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, table.schema) as writer:
+        writer.write_table(table)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def statement_result(result: Result, limit: int, *, arrow: bool = False) -> StatementResult:
+    """The result of a statement with at most `limit` rows: as JSON, or with their types, as an Arrow stream."""
     table = result.table
     if table is None:
         return StatementResult(text=result.text, warnings=list(result.warnings))
@@ -214,6 +222,7 @@ def statement_result(result: Result, limit: int) -> StatementResult:
     return StatementResult(
         warnings=list(result.warnings),
         columns=columns_of(table),
-        rows=rows_of(kept),
+        rows=None if arrow else rows_of(kept),
+        arrow=_stream_of(kept) if arrow else None,
         truncated=table.num_rows > kept.num_rows,
     )

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.hub.results import Result
+from headrace.hub.results import Result, shown
 from headrace.service.models import plain
 
 OutputFormat = Literal["table", "json", "csv"]
@@ -36,7 +36,7 @@ def _drawn(result: Result) -> str:
     for field in result.table.schema:
         table.add_column(Text(field.name), justify="right" if _is_number(field.type) else "left", overflow="fold")
     for row in zip(*(c.to_pylist() for c in result.table.columns), strict=True):
-        table.add_row(*(Text("" if v is None else str(v)) for v in row))
+        table.add_row(*(Text(shown(v)) for v in row))
     console = Console(force_terminal=True, highlight=False)
     with console.capture() as captured:
         console.print(table)

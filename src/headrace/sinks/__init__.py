@@ -12,6 +12,7 @@ from headrace.errors import ExternalError, UnknownSinkKind
 from headrace.model.program import SinkDef
 from headrace.sinks.console import CONSOLE
 from headrace.sinks.delta import DELTA
+from headrace.sinks.feed_sink import FEED
 from headrace.sinks.http_sink import HTTP_SINK
 from headrace.sinks.jsonl import JSONL
 from headrace.sinks.kafka_sink import KAFKA_SINK
@@ -27,6 +28,7 @@ SINKS: Registry[SinkKind[Any]] = Registry(
     "headrace.sinks",
     SinkKind,
     (CONSOLE, MEMORY, PARQUET, JSONL, NOOP, POSTGRES, DELTA, KAFKA_SINK, MQTT_SINK, NATS_SINK, HTTP_SINK),
+    internal=(FEED,),
 )
 
 
@@ -34,9 +36,9 @@ def settle_sink(sink: SinkDef, known: bool = False) -> SinkDef:
     """Check a sink as CREATE SINK does (kind, options, a writable path) and return it with absolute paths. Paths become
     absolute because tasks and later runs may have another working directory. Changes nothing on disk. A
     server that cannot be reached now is no reason to reject a sink that is `known` already."""
-    kind = SINKS.get(sink.kind)
-    if kind is None:
+    if sink.kind not in SINKS:
         raise unknown(UnknownSinkKind, "sink type", sink.kind, sorted(SINKS))
+    kind = SINKS[sink.kind]
     try:
         kind.check(sink.options)
     except ExternalError as problem:

@@ -184,7 +184,7 @@ class Delivery:
         for name, sink in self._sinks.items():
             staged, target = receipts.get(name, []), self._open(name)
             try:
-                if staged or decided:
+                if staged or decided or SINKS[sink.kind].every_epoch:
                     began = time.perf_counter()
                     rows = retried(sink, partial(target.commit, self._key, staged), self._sleep)
                     self._result.committed[name] = (rows, (time.perf_counter() - began) * 1000)

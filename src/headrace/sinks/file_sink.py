@@ -236,6 +236,18 @@ class FileSink:
             path=str(path),
         )
 
+    def _unexplained(self, key: SinkKey, path: Path) -> EpochMismatch:
+        return EpochMismatch(
+            f"sink {self.paths.sink} already has a file of epoch {key.epoch}, {path}, and there is no manifest "
+            f"{self.paths.manifest(key)}",
+            advice="Nothing was overwritten. If the manifest was removed, restore it. Otherwise Spark's checkpoint was "
+            "partly lost or replaced by hand, or another hub writes under the same name: restore a savepoint with "
+            "--rewind, or drop the stream and create it again.",
+            sink=self.paths.sink,
+            epoch=key.epoch,
+            path=str(path),
+        )
+
     def _write_manifest(self, path: Path, key: SinkKey, staged: list[Staged]) -> dict[str, Any]:
         manifest: dict[str, Any] = {
             "version": _MANIFEST_VERSION,
@@ -250,7 +262,7 @@ class FileSink:
         for final in manifest["files"].values():
             # Old manifests are deleted, their files are not: this epoch was committed long ago.
             if self._placed(key, final):
-                raise self._mismatch(key, self._home / final)
+                raise self._unexplained(key, self._home / final)
         manifests = self.paths.manifests
         private_directory(manifests) if self.private else manifests.mkdir(parents=True, exist_ok=True)
         fsync(self.paths.staging / self.paths.tag(key))

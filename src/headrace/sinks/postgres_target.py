@@ -51,7 +51,7 @@ LEDGER = "headrace_epochs"
 # How many epochs of an instance the ledger keeps: a savepoint can be restored that far back. At one epoch per second
 # this is more than a day, in about 10 MB.
 LEDGER_EPOCHS = 100_000
-# A transaction id has 32 bits in a row. Beyond half of that, ids of old and new transactions cannot be told apart.
+# A transaction id has 32 bits in a row. Beyond half of that, ids of old and new transactions cannot be distinguished.
 _XID_HORIZON = 2**31
 _ROWS = "headrace_rows"  # the temporary table for rows that are converted or merged
 _ORDER = "headrace_order"
@@ -350,18 +350,18 @@ class PostgresTarget:
 
     def _raise(self, problem: Any) -> NoReturn:
         state, said = problem.sqlstate or "", " ".join(str(problem).split())
-        told = f"sink {self._sink} cannot write to table {self._table.sql} at {self._place}: {said}"
+        message = f"sink {self._sink} cannot write to table {self._table.sql} at {self._place}: {said}"
         params: dict[str, Any] = {"sink": self._sink, "table": self._table.sql, "sqlstate": state}
         if state.startswith(_PASSING) or (not state and not any(word in said for word in _REFUSED)):
             raise SinkUnavailable(
-                told,
+                message,
                 advice="Check that the server runs and can be reached. The stream then continues by itself, and "
                 "nothing is lost. STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines continue without it.",
                 **params,
             ) from problem
         kind: type[SinkFailed] = SinkMismatch if state in _SHAPE else SinkRefused
         raise kind(
-            told,
+            message,
             advice="Correct the table, the permission or the password. Then start the pipeline again: the sink writes "
             "this epoch first.",
             **params,

@@ -21,18 +21,29 @@ from headrace.model.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
+class EpochMark:
+    """What an epoch says about time: the stream's watermark after it, in microseconds, and whether its finite source
+    is over. Only sinks with `SinkKind.every_epoch` look at it."""
+
+    watermark: int | None
+    ending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SinkKey:
     """Identifies the output of one pipeline instance in one epoch. The checkpoint belongs to it, because a new
     checkpoint numbers epochs from 0 again.
 
     `digest` identifies the input of the epoch: output under the same key with another digest is not the output of this
-    epoch. It is empty if the input is not known, as for older epochs that a sink still owes.
+    epoch. It is empty if the input is not known, as for older epochs that a sink still owes. `mark` is set when the
+    driver commits an epoch.
     """
 
     checkpoint: str
     instance: int
     epoch: int
     digest: str = field(default="", compare=False)
+    mark: EpochMark | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +173,7 @@ class SinkKind(Generic[S]):
     paths: tuple[str, ...] = ()
     merge_receipts: Callable[[S, list[Staged]], list[Staged]] = keep_all
     guarantee_with: Callable[[S], str] | None = None  # the guarantee, if it depends on the options
+    every_epoch: bool = False  # True: `DriverSink.commit` is called for epochs without rows, too
 
     @property
     def all_options(self) -> tuple[Option, ...]:

@@ -169,7 +169,9 @@ class KafkaTopics:
 
     def _split(self, part: tuple[PartitionRange, ...], gone: int) -> KafkaSplit:
         settings = self._settings
-        return KafkaSplit(settings.connection, self._group, part, settings.on_data_loss, gone)
+        return KafkaSplit(
+            connection=settings.connection, group=self._group, ranges=part, on_loss=settings.on_data_loss, lost=gone
+        )
 
     def _beginning(self) -> Place:
         settings, cluster = self._settings, self._cluster

@@ -102,15 +102,15 @@ class _SplitReader:
         whole = False
         try:
             self._assign()
-            heard = time.monotonic()
+            arrived = time.monotonic()
             while self._open:
                 left = sum(u.end - u.at for u in self._open.values())
                 with self._split.connection.asking("read", self._noted):
                     messages = self._consumer.consume(max(1, min(BATCH, left)), WAIT)
                 if messages:
-                    heard = time.monotonic()
+                    arrived = time.monotonic()
                     yield from self._take(messages)
-                elif time.monotonic() - heard > PATIENCE:
+                elif time.monotonic() - arrived > PATIENCE:
                     raise self._silent()
             self._consumer.unassign()
             whole = True

@@ -88,7 +88,11 @@ def stream_facts(link: NatsLink, name: str) -> StreamFacts:
     state = found["state"]
     size = state["bytes"] / state["messages"] if state["messages"] else 512.0
     return StreamFacts(
-        found["created"], state["first_seq"], state["last_seq"] + 1, size, found["config"].get("retention", "limits")
+        created=found["created"],
+        first=state["first_seq"],
+        end=state["last_seq"] + 1,
+        message_bytes=size,
+        retention=found["config"].get("retention", "limits"),
     )
 
 
@@ -157,7 +161,14 @@ class JetStreamSource:
         cuts = [begin + (stop - begin) * i // tasks for i in range(tasks + 1)]
         settings = self._settings
         return [
-            NatsSplit(settings.connection, settings.stream, settings.subject, low, high, gone if i == 0 else 0)
+            NatsSplit(
+                connection=settings.connection,
+                stream=settings.stream,
+                subject=settings.subject,
+                begin=low,
+                end=high,
+                lost=gone if i == 0 else 0,
+            )
             for i, (low, high) in enumerate(pairwise(cuts))
         ]
 

@@ -98,11 +98,11 @@ class NatsSplit:
         """The messages of the range, in order."""
         what = f"read the stream {self.stream}"
         pull, pending = link.ask(what, partial(self._subscribe, begin=self.begin))
-        at, heard = self.begin, time.monotonic()
+        at, arrived = self.begin, time.monotonic()
         while at < self.end and pending:
             found = link.ask(what, partial(_fetch, pull=pull, count=min(BATCH, self.end - at)))
             if not found:
-                if time.monotonic() - heard > PATIENCE:
+                if time.monotonic() - arrived > PATIENCE:
                     raise BrokerUnreachable(
                         f"no message of {self.stream} from {self.connection.url} for {PATIENCE:.0f} s",
                         advice="Check that the server runs. The stream tries again by itself.",
@@ -111,7 +111,7 @@ class NatsSplit:
                 # The consumer may be gone with its server, and messages of the range may have been deleted meanwhile.
                 pull, pending = link.ask(what, partial(self._subscribe, begin=at))
                 continue
-            heard = time.monotonic()
+            arrived = time.monotonic()
             pending = int(_tokens(found[-1])[8])
             at = _sequence(found[-1]) + 1
             yield [m for m in found if _sequence(m) < self.end]

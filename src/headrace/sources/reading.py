@@ -102,7 +102,9 @@ def table_chunks(fd: int, part: FileRange, fmt: TableFormat) -> Iterator[RawChun
     with os.fdopen(os.dup(fd), "rb") as file:
         file.seek(0)
         for unit in fmt.units(file, path, part.extent.end, part.begin, part.end):
-            yield RawChunk(path, unit.first, b"", table=UnitRows(unit, fmt.schema, path, 0, unit.rows))
+            yield RawChunk(
+                path, unit.first, b"", table=UnitRows(unit=unit, schema=fmt.schema, path=path, begin=0, end=unit.rows)
+            )
 
 
 @contextmanager

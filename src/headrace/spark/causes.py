@@ -12,6 +12,7 @@ _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CHECKSUM = re.compile(r"ChecksumException: Checksum error: file:(\S+/checkpoint/\S+)")
 _RAISED = re.compile(r"^(?!Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Failed|Interrupt|Exit): .+$", re.MULTILINE)
 _CAUSED = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
 
 
@@ -55,4 +56,4 @@ def in_short(text: str) -> str:
 def _without_frames(found: str) -> str:
     lines = found.strip().split("\n")
     stop = next((i for i, line in enumerate(lines) if _FRAME.match(line)), len(lines))
-    return "\n".join(lines[:stop]).strip()
+    return _STATE.sub("", "\n".join(lines[:stop])).strip()  # Spark adds a state to messages that it passes on

@@ -33,7 +33,7 @@ class FinishedEpoch:
         new = Progress(
             epoch=first.planned.epoch,
             plan=self.plan.version,
-            watermark=self._watermark(old),
+            watermark=watermark_after(self.plan, self.found, old),
             rows=old.rows + sum(r.rows for r in reports),
             bytes=old.bytes + sum(r.bytes for r in reports),
             bad=self._bad(old),
@@ -52,14 +52,6 @@ class FinishedEpoch:
             end=first.planned.end,
         )
         return replace(new, pipelines=self._pipelines(old, new, declared))
-
-    def _watermark(self, old: Progress) -> int | None:
-        """It never goes back. The planned one may be ahead of the rows: an idle stream's watermark follows the
-        clock."""
-        delay = self.plan.stream.delay_us
-        tops = [r.max_time - delay for r in self.found.tasks.values() if r.max_time is not None]
-        planned = self.found.first.planned.watermark
-        return max((*tops, *(w for w in (old.watermark, planned) if w is not None)), default=None)
 
     def _bad(self, old: Progress) -> dict[str, int]:
         bad = dict(old.bad)
@@ -112,3 +104,10 @@ class FinishedEpoch:
             seen_rows=new.rows,
             seen_bytes=new.bytes,
         )
+
+
+def watermark_after(plan: PlanVersion, found: EpochReports, old: Progress) -> int | None:
+    """The stream's watermark after an epoch. It never goes back. The planned one may be ahead of the rows: an idle
+    stream's watermark follows the clock."""
+    tops = [r.max_time - plan.stream.delay_us for r in found.tasks.values() if r.max_time is not None]
+    return max((*tops, *(w for w in (old.watermark, found.first.planned.watermark) if w is not None)), default=None)

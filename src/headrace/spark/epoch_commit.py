@@ -16,8 +16,8 @@ from headrace.model.stream_options import stream_settings
 from headrace.ring0.letters import for_stream
 from headrace.ring1.lane_state import require_group_limit
 from headrace.sinks.delivery import Delivered, Delivery
-from headrace.sinks.sink_kind import SinkKey
-from headrace.spark.counting import FinishedEpoch
+from headrace.sinks.sink_kind import EpochMark, SinkKey
+from headrace.spark.counting import FinishedEpoch, watermark_after
 from headrace.spark.driver_sinks import DriverSinks
 from headrace.spark.epoch_query import EpochQuery, QueryRunner, query_limit
 from headrace.spark.epoch_reports import EpochReports, Failures, members_of
@@ -43,6 +43,7 @@ class EpochCommit:
         require_same_epoch(before, self._epoch, self._digest)
         self._plan = plans.load(found.first.plan)
         self.members = members_of(self._plan, found.first.leaving)
+        self._mark = EpochMark(watermark_after(self._plan, found, before), found.first.ending)
         self._failed: Failures = {}
         self._quit: set[int] = set()
         self._delivered: dict[int, Delivered] = {}
@@ -153,7 +154,7 @@ class EpochCommit:
         return found
 
     def _key(self, instance: int) -> SinkKey:
-        return self._sinks.key(instance, self._epoch, self._digest)
+        return replace(self._sinks.key(instance, self._epoch, self._digest), mark=self._mark)
 
     def _verify(self) -> None:
         for p in self.members.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 from headrace.errors import SparkNotStarted
 
 # A standalone cluster may have several masters. All of them together may take this long.
-LIMIT_SECONDS = 12.0
+LIMIT_SECONDS = 8.0
 _STANDALONE = re.compile(r"spark://(.+)")
 _KUBERNETES = re.compile(r"k8s://(?:(https?)://)?([^/]+)")
 
@@ -38,20 +39,43 @@ def _split(text: str, port: int) -> tuple[str, int]:
 
 
 def require_reachable(master: str, limit: float = LIMIT_SECONDS) -> None:
-    """Return when one address of `master` takes a connection. Raises SparkNotStarted with all of them otherwise."""
+    """Return when one address of `master` answers. Raises SparkNotStarted with all of them otherwise."""
     wanted = addresses(master)
+    question = _QUESTION if _STANDALONE.fullmatch(master) else b""
     deadline = time.monotonic() + limit
     problems: list[str] = []
     for i, (host, port) in enumerate(wanted):
         left = max(1.0, (deadline - time.monotonic()) / (len(wanted) - i))
         try:
-            socket.create_connection((host, port), timeout=left).close()
-            return
+            with socket.create_connection((host, port), timeout=left) as connection:
+                if not question or _answers(connection, question, left):
+                    return
+            problems.append(f"{host}:{port}: it takes connections, but does not answer as a Spark master")
         except OSError as problem:
             why = "no answer" if isinstance(problem, TimeoutError) else problem.strerror or str(problem)
             problems.append(f"{host}:{port}: {why}")
     if problems:
         raise unreachable(master, "; ".join(problems))
+
+
+# A StreamRequest of Spark's network protocol: the length of the frame, the type of the message, and the name of a
+# stream. Every RPC server of Spark answers at once that there is no such file, and logs nothing.
+_NAME = b"/files/headrace"
+_QUESTION = struct.pack(">qBi", 8 + 1 + 4 + len(_NAME), 6, len(_NAME)) + _NAME
+
+
+def _answers(connection: socket.socket, question: bytes, limit: float) -> bool:
+    """False if the other side stays silent. What it says does not matter: a master with encryption closes the
+    connection, and Spark itself then says what is wrong."""
+    connection.settimeout(limit)
+    connection.sendall(question)
+    try:
+        connection.recv(1)
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        pass
+    return True
 
 
 def unreachable(master: str, why: str) -> SparkNotStarted:
@@ -96,7 +120,7 @@ class RegistrationWatch:
 
 # What Spark's client of a standalone master logs. It asks three times, for 20 s each.
 _ASKING, _ANSWERED = "Connecting to master", "Connected to Spark cluster"
-# A master answers in milliseconds. With a JVM that takes 10 s to start, the user is told after 14 s.
+# A master answers in milliseconds. With a JVM that takes 10 s to start, the error comes after 14 s.
 REGISTRATION_SECONDS = 8.0
 
 

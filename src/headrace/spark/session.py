@@ -171,7 +171,9 @@ def start(
     _set_environment(chosen, java_home)
     java = [FAST_START, *(archive.using(java_home) if java_options is None else java_options)]
     builder: Any = SparkSession.builder.appName("headrace").master(chosen)
-    for key, value in _session_settings(chosen, log, meaning, java, options.settings()).items():
+    for key, value in _session_settings(
+        master=chosen, log=log, meaning=meaning, java=java, added=options.settings()
+    ).items():
         builder = builder.config(key, value)
     errors = None if log is None else errors_file(log)
     if log is not None and errors is not None:

@@ -82,7 +82,9 @@ class LaneProcessor(StatefulProcessor):
             with collection_paused():
                 messages = run_pool(bucket, messages, self.store, OF_SPARK)
         elif lane != STREAM_LANE:
-            messages = run_lane(lane, bucket, messages, PackedStore(self.store), OF_SPARK)
+            messages = run_lane(
+                lane=lane, bucket=bucket, messages=messages, store=PackedStore(self.store), raised=OF_SPARK
+            )
         for message in messages:
             yield SparkRow(**message._asdict())
 

@@ -7,6 +7,7 @@ plan_pipeline(stmt, names, meaning) -> Planned, with the host and the PipelinePr
 
 from __future__ import annotations
 
+from headrace.sql.altering import altered
 from headrace.sql.define import define_sink, define_stream
 from headrace.sql.explain.as_json import explain_json
 from headrace.sql.explain.explain_text import explain
@@ -15,6 +16,7 @@ from headrace.sql.names import Names
 from headrace.sql.parse.dialect import statement_ends
 from headrace.sql.parse.script import cut_limit, parse_script
 from headrace.sql.parse.statements import (
+    AlterPipeline,
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -34,6 +36,7 @@ from headrace.sql.planner import Planned, plan_on_shared_host, plan_pipeline
 from headrace.sql.views import define_view
 
 __all__ = [
+    "AlterPipeline",
     "CreatePipeline",
     "CreateSink",
     "CreateStream",
@@ -51,6 +54,7 @@ __all__ = [
     "Statement",
     "StopPipeline",
     "TakeSavepoint",
+    "altered",
     "cut_limit",
     "define_sink",
     "define_stream",

@@ -133,7 +133,7 @@ class _ComputedBinder:
 
 
 def _lenient(expr: Expr) -> Expr | None:
-    """`expr` with NULL where it fails, if that can be told from other NULLs: every part of it is NULL only if a part of
+    """`expr` with NULL where it fails, if that differs from other NULLs: every part of it is NULL only if a part of
     that is. None for other expressions."""
     if isinstance(expr, ColumnRef):
         return expr

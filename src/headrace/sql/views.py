@@ -86,10 +86,13 @@ def expand(statement: QueryStatement, names: Names) -> ViewExpansion:
     first = next(at for name, at in read.items() if names.view(name) is not None)
     texts = ", ".join(f"{_quoted(v.name)}{_columns(v.columns)} AS (\n{v.query}\n)" for v in views)
     begin, end = (at - statement.span.start for at in (statement.query_start, statement.query_end))
-    text = edited(statement.sql, _in_front(statement, texts, {v.name.lower() for v in views}, begin, end))
+    text = edited(
+        statement.sql,
+        _in_front(statement=statement, texts=texts, views={v.name.lower() for v in views}, begin=begin, end=end),
+    )
     parsed = parse_statement(text.text, statement.span.statement or 1)
     assert isinstance(parsed, CreatePipeline | Select)
-    return ViewExpansion(parsed, views, statement, text, first)
+    return ViewExpansion(statement=parsed, views=views, _original=statement, _text=text, _reference=first)
 
 
 def _in_front(statement: QueryStatement, texts: str, views: set[str], begin: int, end: int) -> list[Edit]:
@@ -157,7 +160,13 @@ def define_view(statement: CreateView, names: Names, output_of: Callable[[Select
     text = edited(body.sql, edits)
     parsed = parse_statement(text.text, body.span.statement or 1)
     assert isinstance(parsed, Select)
-    whole = ViewExpansion(parsed, (view,), body, text, (statement.span.start, statement.span.end))
+    whole = ViewExpansion(
+        statement=parsed,
+        views=(view,),
+        _original=body,
+        _text=text,
+        _reference=(statement.span.start, statement.span.end),
+    )
     return view, whole.run(lambda _: output_of(parsed))
 
 

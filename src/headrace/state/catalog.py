@@ -69,7 +69,7 @@ class PipelineRecord:
 class Catalog:
     """All declarations, by lower-case name, because names ignore case. Methods return a changed copy.
 
-    `ended` lists ended instances whose lanes still have to be told by a plan version. It is stored together with the
+    `ended` lists ended instances that a plan version still has to name to their lanes. It is stored together with the
     statement that ended them. So a crash before the plan is published does not leak their state. `looks` are the names
     of what SELECT has made for a while; it is never stored.
     """

@@ -60,11 +60,11 @@ class PlanStore:
         """The pipelines, by instance, that only old versions name. No epoch can name them again: neither the newest
         committed epoch, if it runs again from plan `before` to plan `now`, nor a later one."""
         plans = {version: self.load(version) for version in self._versions()}
-        told = {version: {left.key for left in plan.left} for version, plan in plans.items()}
+        leaving = {version: {left.key for left in plan.left} for version, plan in plans.items()}
         named: set[int] = set()
         for version, plan in plans.items():
             if version >= now:
-                earlier = told.get(before if version == now else now, set())
+                earlier = leaving.get(before if version == now else now, set())
                 named |= {p.instance for p in plan.pipelines}
                 named |= {left.pipeline.instance for left in plan.left if left.key not in earlier}
         known = {instance: p for plan in plans.values() for instance, p in plan.known.items()}

@@ -49,8 +49,16 @@ def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint
     if gone := [cut.stream for cut in facts.cuts if catalog.stream(cut.stream) is None]:
         raise _unusable(savepoint, f"its catalog does not declare {', '.join(gone)}")
     with contextlib.ExitStack() as opened:
-        ahead = list(_ahead(savepoint, file, catalog, facts, opened))
-        _restore(savepoint, state_dir, file, catalog, facts, ahead, rewind)
+        ahead = list(_ahead(savepoint=savepoint, file=file, catalog=catalog, facts=facts, opened=opened))
+        _restore(
+            savepoint=savepoint,
+            state_dir=state_dir,
+            file=file,
+            catalog=catalog,
+            facts=facts,
+            ahead=ahead,
+            rewind=rewind,
+        )
     fault_point("restore-finished")
     return facts
 

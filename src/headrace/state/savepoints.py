@@ -103,33 +103,33 @@ def take(
     refuse_existing(target)
     with unwritable(target):
         private_directory(target.parent)
-    barrier = Barrier(SAVEPOINT.name, 1)
     # Blocking: a paused stream is not copied until the other streams have reached their barriers.
     aligner: BarrierAligner[Source] = BarrierAligner(f"savepoint {target.name}", streams, blocking=True, limit=timeout)
-    aligner.expect(barrier)
-    passed: list[Source | Signal] = []
     with half_of(target) as half:
         try:
-            for name, stream in streams.items():
-                epoch = stream.stand_still(aligner.time_left()) if stream.running else stream.progress.epoch
-                if epoch is not None:
-                    cut = Cut(stream.stream.name, stream.directory.name, stream.checkpoint_id(), epoch)
-                    passed += [*aligner.offer(name, barrier), *aligner.offer(name, (stream.directory, cut))]
-            aligner.check_time()
-            aligner.require(barrier)
-            collect(
-                half=half,
-                name=target.name,
-                catalog=catalog(),
-                sources=[item for item in passed if isinstance(item, tuple)],
-                vault=vault,
-            )
+            sources = _pause(streams, aligner)
+            collect(half=half, name=target.name, catalog=catalog(), sources=sources, vault=vault)
         except MissingInput:
             raise too_late(aligner.missing, timeout) from None
         finally:
             for stream in streams.values():
                 stream.release()
         return finish(half, target)
+
+
+def _pause(streams: Mapping[str, Standing], aligner: BarrierAligner[Source]) -> list[Source]:
+    """Pause all streams, each after an epoch. Raises MissingInput for those that do not pause in time."""
+    barrier = Barrier(SAVEPOINT.name, 1)
+    aligner.expect(barrier)
+    passed: list[Source | Signal] = []
+    for name, stream in streams.items():
+        epoch = stream.stand_still(aligner.time_left()) if stream.running else stream.progress.epoch
+        if epoch is not None:
+            cut = Cut(stream.stream.name, stream.directory.name, stream.checkpoint_id(), epoch)
+            passed += [*aligner.offer(name, barrier), *aligner.offer(name, (stream.directory, cut))]
+    aligner.check_time()
+    aligner.require(barrier)
+    return [item for item in passed if isinstance(item, tuple)]
 
 
 def too_late(streams: Iterable[str], timeout: float) -> SavepointTimeout:

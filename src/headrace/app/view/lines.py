@@ -27,8 +27,8 @@ def closing_line(stream: StreamStatus) -> str:
         "in the dead letter sink": stream.dead_letters,
         "too far in the future to move the watermark": stream.far_future,
     }
-    told = [f"{number:,} {what}" for what, number in others.items() if number]
-    return f"stream {stream.name} {', '.join([f'{count(stream.rows)} rows in', *stream.losses, *told])}"
+    counted = [f"{number:,} {what}" for what, number in others.items() if number]
+    return f"stream {stream.name} {', '.join([f'{count(stream.rows)} rows in', *stream.losses, *counted])}"
 
 
 def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:
@@ -37,7 +37,7 @@ def pipelines_line(pipelines: Sequence[PipelineStatus]) -> str:
     parts = []
     for p in pipelines:
         state = "" if p.state == "running" else f" ({p.state})"
-        held = [f"{p.groups:,} groups kept as state"] if p.groups else []
+        held = [f"{p.groups:,} group{'' if p.groups == 1 else 's'} kept as state"] if p.groups else []
         lost = [f"without sink {', '.join(p.detached)}"] if p.detached else []
         parts.append(f"{p.name}{state} {', '.join([f'{count(p.rows_out)} rows out', *p.losses, *held, *lost])}")
     return "; ".join(parts) or "no pipelines"

@@ -76,7 +76,7 @@ def _pipelines(pipelines: Sequence[PipelineStatus]) -> Table:
     for title in (*columns, "kept as state", "per epoch"):
         table.add_column(title, justify="right")
     for p in pipelines:
-        held = f"{count(p.groups)} groups, {size(p.state_bytes)}" if p.groups else "-"
+        held = f"{count(p.groups)} group{'' if p.groups == 1 else 's'}, {size(p.state_bytes)}" if p.groups else "-"
         counts = [count(read(p)) for read in columns.values()]
         table.add_row(
             Text(p.name), Text(p.state, style=_STYLES.get(p.state, "")), *counts, held, milliseconds(p.epoch_ms)

@@ -24,11 +24,9 @@ if not only_plans():
 
 ONE = np.uint64(1)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-LOW7 = np.uint64(0x7F7F7F7F7F7F7F7F)
 HIGH = np.uint64(0x8080808080808080)
 ZEROS = np.uint64(0x3030303030303030)
 OVER9 = np.uint64(0x7676767676767676)
-NEWLINE = 10
 
 
 def _pointer(builder: Any, args: Any, kind: Any, scale: int = 1) -> Any:

@@ -30,9 +30,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 TABLE: dict[str, Any] = {"response_model": models.TableRows, "responses": {200: {"content": {ARROW: {}}}}}
 
 
-def run(hub: Hub, text: str, limit: int = 1000) -> models.ScriptResult:
+def run(hub: Hub, text: str, limit: int = 1000, *, arrow: bool = False) -> models.ScriptResult:
     """Run a script. Returns at most `limit` rows for each statement."""
-    return models.ScriptResult(results=[models.statement_result(r, limit) for r in hub.sql(text)])
+    return models.ScriptResult(results=[models.statement_result(r, limit, arrow=arrow) for r in hub.sql(text)])
 
 
 def declared(get: Callable[[str], T], names: Iterable[str]) -> list[T]:

@@ -26,9 +26,10 @@ class StatementRoutes:
         add("/explain", self.explain, methods=["POST"], summary="EXPLAIN a query or CREATE PIPELINE")
         return router
 
-    def sql(self, script: models.Sql, limit: Limit = 1000) -> models.ScriptResult:
-        """All statements of the script take effect, or none. Returns one result per statement."""
-        return run(self._hub, script.text, limit)
+    def sql(self, script: models.Sql, limit: Limit = 1000, arrow: bool = False) -> models.ScriptResult:
+        """All statements of the script take effect, or none. Returns one result per statement, with `arrow` as Arrow
+        streams, which keep the types."""
+        return run(self._hub, script.text, limit, arrow=arrow)
 
     def validate(self, script: models.Sql) -> models.ScriptCheck:
         """Answers 400 with the first error if the script would not run."""

@@ -45,7 +45,7 @@ def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) 
     if isinstance(subject.type, Array) and index.type in INTEGRAL:
         return binder.call(ELEMENT, (subject, index if index.type == BIGINT else binder.coerce(index, INT)), at)
     if isinstance(subject.type, Map):
-        return _keyed(binder, ELEMENT, subject, index, at)
+        return _keyed(binder=binder, name=ELEMENT, subject=subject, key=index, at=at)
     binder.mismatch(
         f"{subject.type} cannot be indexed by {index.type}", "Index an ARRAY by a number, or a MAP by a key.", at
     )
@@ -66,7 +66,7 @@ def _element_at(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
     if len(args) != 2:
         return None
     if isinstance(args[0].type, Map):
-        return _keyed(binder, name, args[0], args[1], node.at)
+        return _keyed(binder=binder, name=name, subject=args[0], key=args[1], at=node.at)
     return None
 
 
@@ -166,7 +166,7 @@ def _map_concat(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
 def _contains_key(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     if len(args) != 2 or not isinstance(args[0].type, Map):
         return None
-    return _keyed(binder, name, args[0], args[1], node.at)
+    return _keyed(binder=binder, name=name, subject=args[0], key=args[1], at=node.at)
 
 
 def _join(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:

@@ -25,7 +25,7 @@ class Scope:
             self.places.setdefault(field.name.lower(), []).append(index)
 
     def extended(self, schema: Schema, view: str | None = None) -> Scope:
-        """The scope with the columns that `schema` has behind the present ones. They are those of `view`, if given."""
+        """The scope with the columns that `schema` has after the present ones. They are those of `view`, if given."""
         views = dict(self.views)
         if view is not None:
             views[view.lower()] = range(len(self.schema), len(schema))

@@ -187,9 +187,11 @@ def _set_type(kinds: Sequence[DataType]) -> DataType | None:
 def list_functions() -> list[AggregateFunction]:
     """Aggregates over all values of a group."""
     found = [
-        AggregateFunction("collect_list", ("ANY",), lambda kinds: Array(kinds[0]), _collect, "if any"),
+        AggregateFunction(
+            name="collect_list", params=("ANY",), result=lambda kinds: Array(kinds[0]), split=_collect, time="if any"
+        ),
         AggregateFunction("collect_set", ("ANY",), _set_type, _collect_set),
-        AggregateFunction("listagg", ("STRING",), STRING, _listagg, "if any"),
+        AggregateFunction(name="listagg", params=("STRING",), result=STRING, split=_listagg, time="if any"),
         AggregateFunction("listagg distinct", ("STRING",), STRING, _listagg_distinct(descending=False)),
         AggregateFunction("listagg distinct asc", ("STRING",), STRING, _listagg_distinct(descending=False)),
         AggregateFunction("listagg distinct desc", ("STRING",), STRING, _listagg_distinct(descending=True)),

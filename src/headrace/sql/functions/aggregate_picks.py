@@ -34,7 +34,7 @@ def _extreme(function: str) -> Splitter:
     """min and max of nested values: the value whose `ordering` is the smallest or largest."""
 
     def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType, constants: Constants) -> SplitAggregate:
-        return _by_key(function, args[0], args[0], kinds[0], kinds[0])
+        return _by_key(function=function, value=args[0], key=args[0], kind=kinds[0], key_kind=kinds[0])
 
     return split
 
@@ -44,7 +44,7 @@ def _by_value(function: str) -> Splitter:
     equal keys, the smallest or largest value wins."""
 
     def split(args: Sequence[str], kinds: Sequence[DataType], result: DataType, constants: Constants) -> SplitAggregate:
-        return _by_key(function, args[0], args[1], kinds[0], kinds[1])
+        return _by_key(function=function, value=args[0], key=args[1], kind=kinds[0], key_kind=kinds[1])
 
     return split
 
@@ -75,7 +75,7 @@ def _by_time(function: str, nulls: bool) -> Splitter:
 def _any(args: Sequence[str], kinds: Sequence[DataType], result: DataType, constants: Constants) -> SplitAggregate:
     """any_value: the smallest one, so the result does not depend on how rows are divided among tasks."""
     if isinstance(kinds[0], Array | Struct | Map):
-        return _by_key("min", args[0], args[0], kinds[0], kinds[0])
+        return _by_key(function="min", value=args[0], key=args[0], kind=kinds[0], key_kind=kinds[0])
     sign, last = zero_sign(args[0], kinds[0])
     state = Struct((Field("v", kinds[0]), *last))
     sql = f"min(struct_pack(v := {args[0]}{sign})) FILTER (WHERE {present(args[0])})"
@@ -99,9 +99,19 @@ def pick_functions() -> list[AggregateFunction]:
         by = f"{name}_by"
         found += [AggregateFunction(by, ("ANY", key), ordered, _by_value(name)) for key in (*FLAT, *_NESTED)]
     for name, function in (("first", "min"), ("last", "max")):
-        found.append(AggregateFunction(name, ("ANY",), _same, _by_time(function, nulls=True), "needed"))
         found.append(
-            AggregateFunction(f"{name} ignore nulls", ("ANY",), _same, _by_time(function, nulls=False), "needed")
+            AggregateFunction(
+                name=name, params=("ANY",), result=_same, split=_by_time(function, nulls=True), time="needed"
+            )
+        )
+        found.append(
+            AggregateFunction(
+                name=f"{name} ignore nulls",
+                params=("ANY",),
+                result=_same,
+                split=_by_time(function, nulls=False),
+                time="needed",
+            )
         )
     found.append(AggregateFunction("any_value", ("ANY",), _same, _any))
     for name in ("bool_and", "bool_or"):

@@ -196,7 +196,7 @@ def _slice(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> 
 
 
 def _insert(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    """Positions beyond the array fill it with NULLs. -1 is behind the last element."""
+    """Positions beyond the array fill it with NULLs. -1 is after the last element."""
     array, place, value = args
     one, size = f"[{value}]", f"len({array})"
     back = f"(-({place}::BIGINT))"

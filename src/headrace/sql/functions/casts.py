@@ -66,7 +66,13 @@ def _to_float(text: str, way: _Way) -> str:
 
 def _whole_from_text(text: str, way: _Way) -> str:
     """Accepts only digits, after trimming. DuckDB would also accept 1e3, 1.5, 0x10 and 1_000."""
-    return _trimmed(text, _BLANK, lambda x: f"regexp_full_match({x}, '[+-]?[0-9]+')", way.to, way.bad)
+    return _trimmed(
+        text=text,
+        blanks=_BLANK,
+        fits=lambda x: f"regexp_full_match({x}, '[+-]?[0-9]+')",
+        cast=way.to,
+        otherwise=way.bad,
+    )
 
 
 def _trimmed(text: str, blanks: str, fits: Callable[[str], str], cast: Callable[[str], str], otherwise: str) -> str:
@@ -91,11 +97,11 @@ def _float_from_text(text: str, way: _Way) -> str:
         f"ELSE CAST(hr_hex_number({bare}, {way.flag}) AS {kind}) END"
     )
     return _trimmed(
-        text,
-        _LOW,
-        lambda x: f"regexp_full_match({x}, '{number}')",
-        lambda x: f"CAST(rtrim({x}, 'dDfF') AS {kind})",
-        other,
+        text=text,
+        blanks=_LOW,
+        fits=lambda x: f"regexp_full_match({x}, '{number}')",
+        cast=lambda x: f"CAST(rtrim({x}, 'dDfF') AS {kind})",
+        otherwise=other,
     )
 
 
@@ -103,11 +109,11 @@ def _boolean_from_text(text: str, way: _Way) -> str:
     yes, no = "'t', 'true', 'y', 'yes', '1'", "'f', 'false', 'n', 'no', '0'"
     # Not IN: DuckDB joins a longer list, for all rows, also those that CASE excludes.
     other = _trimmed(
-        text,
-        _BLANK,
-        lambda x: f"list_contains([{yes}, {no}], lower({x}))",
-        lambda x: f"list_contains([{yes}], lower({x}))",
-        way.bad,
+        text=text,
+        blanks=_BLANK,
+        fits=lambda x: f"list_contains([{yes}, {no}], lower({x}))",
+        cast=lambda x: f"list_contains([{yes}], lower({x}))",
+        otherwise=way.bad,
     )
     return f"CASE WHEN {text} = 'true' THEN TRUE WHEN {text} = 'false' THEN FALSE ELSE {other} END"
 
@@ -121,7 +127,9 @@ def _decimal_from_text(text: str, way: _Way) -> str:
         f"THEN {_digits(f'CAST({bare} AS DOUBLE)', way)} ELSE {way.bad} END"
     )
     short = number + "([eE][+-]?[0-9]{1,2})?"
-    return _trimmed(text, _LOW, lambda x: f"regexp_full_match({x}, '{short}')", way.to, long)
+    return _trimmed(
+        text=text, blanks=_LOW, fits=lambda x: f"regexp_full_match({x}, '{short}')", cast=way.to, otherwise=long
+    )
 
 
 def _digits(text: str, way: _Way) -> str:
@@ -267,7 +275,7 @@ def render_cast(text: str, source: DataType, target: DataType, attempt: bool) ->
     if source.ddl == "VOID":
         return f"CAST({text} AS {target.duckdb})"
     if is_nested(source):
-        return render_nested(text, source, target, attempt, render_cast)
+        return render_nested(text=text, source=source, target=target, attempt=attempt, scalar=render_cast)
     write = CASTS.get((type_class(source), type_class(target)))
     return None if write is None else write(text, _Way(source, target, attempt))
 

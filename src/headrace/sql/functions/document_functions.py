@@ -80,7 +80,7 @@ def _finished(text: str, kind: DataType) -> str:
 
 
 def _time(text: str, kind: DataType) -> str:
-    """A time of a text, or NULL. The kernel writes seconds since 1970 behind an @."""
+    """A time of a text, or NULL. The kernel writes seconds since 1970 after an @."""
     cast = render_cast(text, STRING, kind, True)
     if kind == DATE:  # other whole numbers than years are days since 1970
         days = f"DATE '1970-01-01' + CAST({text} AS INTEGER)"

@@ -95,6 +95,10 @@ class _Evaluator:
         for connection in list(self._connections.values()):
             connection.interrupt()
 
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
     def join(self, seconds: float) -> None:
         """Wait for the thread of an abandoned evaluator."""
         self._thread.join(seconds)
@@ -134,6 +138,12 @@ def end_thread() -> None:
     for one in list(_abandoned):
         if one.process == os.getpid():
             one.join(max(0.0, until - time.monotonic()))
+
+
+def still_running() -> bool:
+    """True if a constant that nobody waits for is still evaluated in this process. It aborts the process if it ends
+    while Python finalizes."""
+    return any(one.process == os.getpid() and one.alive for one in list(_abandoned))
 
 
 def evaluate(sql: str, time_zone: str) -> Any:

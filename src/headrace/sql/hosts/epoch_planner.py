@@ -214,7 +214,7 @@ class EpochHostPlanner:
             if findings is None
             else tuple((*t.at, t.name, "" if t.aliased else _last_part(t.name)) for t in findings.tables)
         )
-        query = SparkQuery(sql, relation, rings.program.output, clocks, tables)
+        query = SparkQuery(sql=sql, relation=relation, staged=rings.program.output, clocks=clocks, tables=tables)
         return EpochHostPlan(rings, replace(rings.program, spark=query, output=output), findings)
 
     def _rings(self, sql: str) -> Planned:

@@ -182,7 +182,7 @@ class _Layout:
     def _held(self, before: _Piece | None, after: _Piece | None) -> str:
         if after is not None and after.upper in ("SELECT", "WITH") and after.kind == "word":
             return "query"
-        if before is not None and before.upper == "WITH":
+        if before is not None and (before.upper == "WITH" or self._alters("SET")):
             return "options"
         if self._before_columns():
             return "columns"
@@ -211,7 +211,12 @@ class _Layout:
             led = before is not None and before.upper in _LEADS
             ends_case = word == "END" and "CASE" in self._words
             return led or ends_case or not self._words or (word in ("NOW", "KEEP") and "STOP" in self._words[:1])
-        return word in _KEYWORDS
+        return word in _KEYWORDS or (word == "SET" and self._alters())
+
+    def _alters(self, *last: str) -> bool:
+        """True behind ALTER PIPELINE name, and the words in `last`."""
+        words = self._words
+        return words[:2] == ["ALTER", "PIPELINE"] and words[3:] == [*last]
 
     def _breaks_before(self, word: str, before: _Piece | None) -> bool:
         """Clauses begin a line, except inside of calls: `FILTER (WHERE ...)`, `trim(BOTH FROM x)`."""
@@ -241,12 +246,12 @@ class _Layout:
 
     def _takes_space(self, before: _Piece) -> bool:
         """Whether a parenthesis after this word is no call: `IN (`, `WITH (`, `CREATE STREAM name (`."""
-        return before.upper in _NO_CALLS or self._before_columns()
+        return before.upper in _NO_CALLS or self._before_columns() or self._alters("SET")
 
     def _before_query(self, after: _Piece | None) -> bool:
-        """True behind CREATE PIPELINE ... AS and CREATE VIEW ... AS."""
+        """True behind CREATE PIPELINE ... AS, CREATE VIEW ... AS and ALTER PIPELINE ... AS."""
         words = self._words
-        begun = words[:1] == ["CREATE"] and {"PIPELINE", "VIEW"} & {*words} and not self._stack
+        begun = words[:1] in (["CREATE"], ["ALTER"]) and {"PIPELINE", "VIEW"} & {*words} and not self._stack
         return bool(begun) and after is not None and after.upper in ("SELECT", "WITH")
 
     def _before_columns(self) -> bool:

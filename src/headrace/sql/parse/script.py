@@ -24,6 +24,7 @@ from headrace.sql.parse.dialect import Token, tokenize
 from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.queries import parse_query
 from headrace.sql.parse.statements import (
+    AlterPipeline,
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -48,7 +49,20 @@ from headrace.sql.parse.syntax import Apply, ForeignQuery, IntervalConstant, Nam
 MAX_NAME_BYTES = 255
 _KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline", "VIEW": "view"}
 _SHOWN: dict[str, ShowKind] = {"STREAMS": "streams", "SINKS": "sinks", "PIPELINES": "pipelines", "VIEWS": "views"}
-_FIRST = ("CREATE", "DROP", "SHOW", "DESCRIBE", "DESC", "START", "STOP", "SAVEPOINT", "EXPLAIN", "SELECT", "WITH")
+_FIRST = (
+    "CREATE",
+    "ALTER",
+    "DROP",
+    "SHOW",
+    "DESCRIBE",
+    "DESC",
+    "START",
+    "STOP",
+    "SAVEPOINT",
+    "EXPLAIN",
+    "SELECT",
+    "WITH",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +185,7 @@ class _Statements:
             word = cursor.one_of("a statement", *_FIRST)
             parsed = {
                 "CREATE": self.create,
+                "ALTER": self.alter,
                 "DROP": self.drop,
                 "SHOW": self.show,
                 "DESCRIBE": self.describe,
@@ -391,8 +406,12 @@ class _Statements:
 
     def options(self) -> tuple[dict[str, str], dict[str, Span]]:
         """Parses `WITH (name = 'value', ...)`. Values are strings, numbers or words. Names may have dots."""
+        self.cursor.expect("WITH", "and the options")
+        return self.listed_options()
+
+    def listed_options(self) -> tuple[dict[str, str], dict[str, Span]]:
+        """Parses `(name = 'value', ...)`."""
         cursor = self.cursor
-        cursor.expect("WITH", "and the options")
         cursor.expect("(", "before the options")
         values: dict[str, str] = {}
         spans: dict[str, Span] = {}
@@ -430,18 +449,7 @@ class _Statements:
     def create_pipeline(self, name: str, or_replace: bool, if_not_exists: bool) -> CreatePipeline:
         cursor = self.cursor
         cursor.expect("INTO", "and the names of the sinks")
-        sinks: list[str] = []
-        spans: list[Span] = []
-        while True:
-            span = cursor.span((cursor.token.start, cursor.token.end))
-            sinks.append(cursor.name("the name of a sink"))
-            if sinks[-1].lower() in [s.lower() for s in sinks[:-1]]:
-                raise DuplicateName(
-                    f"sink '{sinks[-1]}' is named twice", advice="Name each sink once.", span=span, name=sinks[-1]
-                )
-            spans.append(span)
-            if not cursor.accept(","):
-                break
+        sinks, spans = self.sinks()
         options, places = self.options() if cursor.at("WITH") else ({}, {})
         cursor.expect("AS", "before the query")
         query_start = cursor.token.start
@@ -462,6 +470,22 @@ class _Statements:
             spans=places,
             query_start=query_start,
         )
+
+    def sinks(self) -> tuple[list[str], list[Span]]:
+        """Parses the names of sinks after INTO."""
+        cursor = self.cursor
+        sinks: list[str] = []
+        spans: list[Span] = []
+        while True:
+            span = cursor.span((cursor.token.start, cursor.token.end))
+            sinks.append(cursor.name("the name of a sink"))
+            if sinks[-1].lower() in [s.lower() for s in sinks[:-1]]:
+                raise DuplicateName(
+                    f"sink '{sinks[-1]}' is named twice", advice="Name each sink once.", span=span, name=sinks[-1]
+                )
+            spans.append(span)
+            if not cursor.accept(","):
+                return sinks, spans
 
     def query(self) -> tuple[ParsedQuery | ForeignQuery, str, Emit | None, Span | None]:
         cursor = self.cursor
@@ -521,6 +545,26 @@ class _Statements:
         cursor.move_to(begin)
         options, spans = self.options()
         return replace(found, sql=self.sql(), span=self.whole(), options=options, spans=spans)
+
+    def alter(self) -> AlterPipeline:
+        cursor = self.cursor
+        if cursor.token.upper in ("STREAM", "SINK", "VIEW"):
+            kind = cursor.token.upper
+            cursor.fail(f"a {kind.lower()} cannot be altered", advice=f"Use CREATE OR REPLACE {kind}.")
+        cursor.expect("PIPELINE", "after ALTER")
+        name = cursor.name("the name of the pipeline")
+        part, start = cursor.one_of("what to change", "SET", "INTO", "AS"), cursor.token.start
+        made = AlterPipeline(self.sql(), self.whole(), name)
+        if part == "SET":
+            options, spans = self.listed_options()
+            if not options:
+                cursor.fail("there is no option to set", advice="Write SET (option = 'value').")
+            return replace(made, options=options, spans=spans)
+        if part == "INTO":
+            self.sinks()
+            return replace(made, sinks=cursor.text[start : cursor.previous_end])
+        self.query()
+        return replace(made, query=cursor.text[start : self.stop])
 
     def drop(self) -> Drop:
         kind = self.cursor.one_of("STREAM, SINK, PIPELINE or VIEW after DROP", *_KINDS)

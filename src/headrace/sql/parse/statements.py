@@ -120,6 +120,20 @@ class Select(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterPipeline(Statement):
+    """ALTER PIPELINE name SET (options) | INTO sinks | AS query.
+
+    `sinks` and `query` are the new text of these parts, empty if they stay.
+    """
+
+    name: str
+    options: dict[str, str] = field(default_factory=dict)
+    spans: Mapping[str, Span] = field(default_factory=dict)
+    sinks: str = ""
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Drop(Statement):
     """DROP STREAM | SINK | PIPELINE | VIEW [IF EXISTS] name."""
 

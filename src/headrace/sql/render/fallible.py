@@ -27,7 +27,7 @@ def fallible_expressions(shape: Shape, text: str) -> tuple[FallibleExpression, .
 
 
 def _conditions(shape: Shape, text: str) -> Iterator[FallibleExpression]:
-    """Each part of WHERE that may fail, behind the parts before it."""
+    """Each part of WHERE that may fail, after the parts before it."""
     parts = [] if shape.filter is None else list(conjuncts(shape.filter))
     for i, part in enumerate(parts):
         prefix = conjunction(parts[: i + 1])
@@ -39,7 +39,7 @@ def _values(shape: Shape) -> Iterator[Expr]:
     if shape.aggregate is None:
         yield from (output.expr for output in shape.outputs)
         return
-    # The key of a window has an index behind those of the stream.
+    # The key of a window has an index after those of the stream.
     width = NESTED if shape.window is None else shape.window.width
     for expr in (*(key.expr for key in shape.aggregate.keys), *(a for c in shape.aggregate.calls for a in c.children)):
         if all(index < width or index >= NESTED for index in columns_of(expr)):
@@ -47,5 +47,18 @@ def _values(shape: Shape) -> Iterator[Expr]:
 
 
 def _fallible(expr: Expr, sql: str, text: str) -> FallibleExpression:
-    written = "" if expr.at == NOWHERE else " ".join(text[slice(*expr.at)].split())
+    written = "" if expr.at == NOWHERE else " ".join(_with_parentheses(text, *expr.at).split())
     return FallibleExpression(written, sql, tuple(sorted(columns_of(expr))))
+
+
+def _with_parentheses(text: str, start: int, end: int) -> str:
+    """The text of an expression. Its position may lack the parentheses around its first or last operand.
+
+    >>> _with_parentheses("SELECT 1 / (a - b) AS x", 7, 17), _with_parentheses("SELECT ( a - b) / 2", 9, 19)
+    ('1 / (a - b)', '( a - b) / 2')
+    """
+    while text.count("(", start, end) > text.count(")", start, end) and (close := text.find(")", end)) >= 0:
+        end = close + 1
+    while text.count(")", start, end) > text.count("(", start, end) and (begin := text.rfind("(", 0, start)) >= 0:
+        start = begin
+    return text[start:end]

@@ -40,7 +40,7 @@ def _push(node: Plan) -> Plan:
 def _split(node: Filter, below: AssignWindow | Generate, free: set[int]) -> Plan:
     parts = list(conjuncts(node.predicate))
     down = [columns_of(part) <= free for part in parts]
-    if isinstance(below, Generate):  # a part that may fail stays behind the parts before it, and behind the generator
+    if isinstance(below, Generate):  # a part that may fail stays after the parts before it, and after the generator
         down = [ok and not grows(part) and not throws(part) for part, ok in zip(parts, down, strict=True)]
     moving = [part for part, ok in zip(parts, down, strict=True) if ok]
     staying = [part for part, ok in zip(parts, down, strict=True) if not ok]

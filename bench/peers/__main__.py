@@ -1,0 +1,135 @@
+"""headrace beside N Spark queries, Flink's statement set and DuckDB's single pass, in one run.
+
+Same bytes, same machine, alternating order, medians of the rounds. The outputs of every system are compared with one
+reference before a time counts. CPU time and memory are those of whole process trees. Workloads: see
+bench/peers/workloads.py and bench/peers/latency.py. Results are kept in .peers/results.json; `python -m
+bench.peers.tables` prints them as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.peers import flame
+from bench.peers.comparison import FULL, QUICK, WARM, Effort, Say, compare, systems_of, write
+from bench.peers.contender import Contender
+from bench.peers.environments import CACHE, ROOT, SYSTEMS
+from bench.peers.figures import judge, judge_latency, judge_memory
+from bench.peers.latency import Latency
+from bench.peers.memory import per_pipeline
+from bench.peers.tables import RESULTS, costs, latencies, rates
+from bench.peers.workloads import WORKLOADS
+from bench.report import Report, environment, finish
+from headrace.spark.java import find_java
+
+PARTS = (*WORKLOADS, "e", "memory", "flame")
+PICTURE = ROOT / "docs" / "images" / "peers-flame.svg"
+TITLE = "headrace's Python processes, epochs of 32 different pipelines: share of the samples"
+COMBINATIONS = [f"{rate}:{count}" for rate in (5_000, 50_000) for count in (1, 8, 32, 300)]
+QUICK_COMBINATIONS = ["50000:32", "5000:300", "50000:300"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.add_argument("--quick", action="store_true", help="fewer rows, rounds and N: about 5 minutes instead of 20")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}, with commas")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"some of {', '.join(SYSTEMS)}, with commas")
+    options = parser.parse_args()
+    parts, names = options.only.split(","), options.systems.split(",")
+    unknown = (set(parts) - set(PARTS)) | (set(names) - set(SYSTEMS))
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr if options.json else sys.stdout, flush=True)
+
+    sys.exit(finish(run(parts, names, options.quick, say), options.json))
+
+
+def run(parts: list[str], names: list[str], quick: bool, say: Say) -> Report:
+    report = Report(facts=environment("pyspark", "duckdb", "pyarrow"))
+    report.facts["date"] = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    report.facts["load_before"] = [round(load, 1) for load in os.getloadavg()]
+    effort = QUICK if quick else FULL
+    began = time.monotonic()
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="headrace-peers-") as scratch:
+        work = Path(scratch)
+        for name in (part for part in parts if part in WORKLOADS):
+            found = compare(name, effort, systems_of(names), work / name, say)
+            say("\n".join(["", *rates(found), "", *costs(found), ""]))
+            report.facts[name] = found.plain()
+            report.facts.setdefault("versions", found.versions)
+            report.facts[f"{name}_cpu_over_headrace"] = found.cpu_ratios()
+            keep(name, found.plain())
+            judge(report, found)
+        memory = None
+        if "memory" in parts:
+            memory = per_pipeline(work / "memory", say)
+        if "e" in parts:
+            seen = watch(QUICK_COMBINATIONS if quick else COMBINATIONS, 10 if quick else 20, say)
+            say("\n".join(["", *latencies([Latency(**one) for one in seen]), ""]))
+            report.facts["e"] = {"latencies": seen}
+            keep("e", {"latencies": seen})
+            judge_latency(report, [Latency(**one) for one in seen])
+        if memory is not None:
+            judge_memory(report, memory)
+        if "flame" in parts:
+            report.facts["flame"] = draw_flame(effort, work / "flame", say)
+    report.facts["load_after"] = [round(load, 1) for load in os.getloadavg()]
+    report.facts["minutes"] = round((time.monotonic() - began) / 60, 1)
+    return report
+
+
+def watch(combinations: list[str], seconds: int, say: Say) -> list[dict[str, Any]]:
+    """Workload (e), in a process of its own."""
+    command = [sys.executable, "-m", "bench.peers.latency", "--seconds", str(seconds), *combinations]
+    found = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("{"):
+                found.append(json.loads(line))
+                say(f"  (e) {line.strip()}")
+    if process.returncode:
+        say(f"  (e) ended with code {process.returncode}")
+    return found
+
+
+def draw_flame(effort: Effort, work: Path, say: Say) -> dict[str, object]:
+    """Sample epochs of workload (c) with 32 pipelines, draw the picture, name the three largest costs."""
+    work.mkdir()
+    files = write(WORKLOADS["c"], work / "data", WARM + effort.measured)
+    contender = Contender(SYSTEMS["headrace"], work / "log", find_java())
+    try:
+        contender.time("c", 32, files[:WARM], files[WARM:], work / "warm")
+        with flame.Recorder(contender.pid, work / "raw") as recorder:
+            contender.time("c", 32, files[:WARM], files[WARM:], work / "measured", begun=recorder.start)
+    finally:
+        contender.close()
+    stacks = recorder.stacks
+    shares = flame.costs(stacks)
+    PICTURE.write_text(flame.draw(stacks, TITLE))
+    for name, share in shares[:3]:
+        say(f"  flame: {share:.0%} {name}, most in {flame.hottest(stacks, name)}")
+    return {name: round(share, 3) for name, share in shares}
+
+
+def keep(name: str, found: dict[str, Any]) -> None:
+    """Put the results of a part beside those of the other parts, of this or an earlier run."""
+    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps(stored | {name: found}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,283 @@
+"""Writes a feed (`headrace.sinks.feed_log`): a two-phase sink that no statement can name.
+
+The planner gives it to pipelines on the dedicated host, and to pipelines whose output is a stream. Tasks write segments
+under the epoch's key, the driver commits them with one manifest.
+
+**Why it is exactly once.** A segment counts only if a manifest names it. The commit looks at the newest manifest and at
+the promise: if one of them has this key, it stays valid and what this run staged is deleted. Else one atomic write
+makes the manifest at the next position: that is the commit point. Spark runs only the newest epoch again, so no older
+key ever comes back. A crash before the commit point leaves segments that no manifest names; the next commit or
+`discard` of the epoch deletes its directory except for the named files.
+
+**When the consumer is too slow.** The strategies `pause` and `spill` let the planner of the stream pause while the
+feed holds more than `limit` bytes (`is_full`); nothing is lost. They differ in the default of `limit` only: rows always
+go through the disk. `drop` leaves out the rows of an epoch that finds no room, and counts them in its manifest. That is
+decided once, at the commit or promise, so that a re-run of the epoch drops the same rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from headrace.base.durable import fsync, private_directory
+from headrace.base.faults import fault_point
+from headrace.base.options import choice, option, size
+from headrace.errors import EpochMismatch
+from headrace.model.program import SinkDef
+from headrace.model.schema import Schema
+from headrace.model.stored import store, stored
+from headrace.sinks.feed_log import FEEDS, FeedEpoch, FeedLog, FeedSegment, sync_names, write_segment
+from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
+from headrace.sinks.sink_paths import SinkPaths, writing
+from headrace.sinks.staged_sink import StagedSettings
+
+NAME = "feed"
+FeedStrategy = Literal["spill", "pause", "drop"]
+# A feed in memory would have about this much: the strategy `pause` keeps the consumer close behind.
+PAUSE_BYTES = 64 * 1024 * 1024
+SPILL_BYTES = 4 * 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSettings(StagedSettings):
+    """The options of a feed. Its directory is beside the staging directory of the stream."""
+
+    strategy: Literal["spill", "pause", "drop"] = option(
+        choice("spill", "pause", "drop"), default="spill", help="what happens when the reader is too slow"
+    )
+    limit: int | None = option(size, help="how many bytes may wait (default 4GB; 64MB with strategy 'pause' or 'drop')")
+
+    @property
+    def most(self) -> int:
+        """How many bytes may wait."""
+        if self.limit is not None:
+            return self.limit
+        return SPILL_BYTES if self.strategy == "spill" else PAUSE_BYTES
+
+    def directory(self, instance: int) -> Path:
+        """The feed of an instance."""
+        return Path(self.staging).parent / FEEDS / str(instance)
+
+
+def feed_settings(sink: SinkDef) -> FeedSettings:
+    """The settings of a feed that has its staging directory (`headrace.sinks.staging`)."""
+    return FEED.settings_of(sink.options)
+
+
+def is_full(settings: FeedSettings, log: FeedLog) -> bool:
+    """True if the stream must pause until a consumer has read more. One epoch may go beyond the limit: its size is not
+    known before it has run."""
+    return settings.strategy != "drop" and log.backlog().bytes >= settings.most
+
+
+class FeedTask:
+    """The task side: each call writes one durable segment."""
+
+    def __init__(self, sink: SinkDef, settings: FeedSettings) -> None:
+        self._sink, self._settings = sink, settings
+
+    def stage(self, table: pa.Table, key: SinkKey) -> Staged:
+        directory = FeedLog(self._settings.directory(key.instance)).segments
+        name = f"{_tag(key)}/{uuid.uuid4().hex}"
+        with _writing(self._sink.name, directory):
+            try:
+                written = write_segment(directory, name, table)
+            except BaseException:
+                with contextlib.suppress(OSError):  # half a file must not use the disk space that the stream waits for
+                    (directory / name).unlink(missing_ok=True)
+                raise
+        fault_point("after-feed-segment")
+        return Staged(written.rows, file=json.dumps([written.file, written.rows, written.bytes, written.crc]))
+
+
+class FeedSink:
+    """The driver side; see the module. Only the thread that commits the stream's epochs uses it."""
+
+    guarantee = "exactly once per epoch"
+
+    def __init__(self, sink: SinkDef, settings: FeedSettings) -> None:
+        self._name, self._settings = sink.name, settings
+        self._logs: dict[int, FeedLog] = {}
+
+    def promise(self, key: SinkKey, staged: list[Staged]) -> None:
+        with self._at(key) as log:
+            if not self.committed(key) and self._promised(key, log) is None:
+                self._prepare(key, log)
+                store(log.directory / "promise.json", self._made(key, staged, log))
+
+    def commit(self, key: SinkKey, staged: list[Staged]) -> int:
+        with self._at(key) as log:
+            done = self._found(key, log)
+            if done is None:
+                promised = self._promised(key, log)
+                made = promised or self._made(key, staged, log)
+                if promised is not None or not _says_nothing(made, log):
+                    self._prepare(key, log)
+                    store(log.path(made.position), made)
+                    done = made
+                    fault_point("after-feed-manifest")
+            with contextlib.suppress(FileNotFoundError):
+                (log.directory / "promise.json").unlink()
+            self._clean_up(key, log, () if done is None else done.segments)
+            return 0 if done is None else done.rows
+
+    def committed(self, key: SinkKey) -> bool:
+        with self._at(key) as log:
+            return self._found(key, log) is not None
+
+    def verify(self, key: SinkKey) -> None:
+        with self._at(key) as log:
+            for found in (self._found(key, log), self._promised(key, log)):
+                if found is not None and key.digest and found.digest not in ("", key.digest):
+                    raise EpochMismatch(
+                        f"the feed {log.directory} has epoch {key.epoch} with other input",
+                        advice="Nothing was overwritten. Spark's checkpoint and the feed do not match: the checkpoint "
+                        "was partly lost or replaced by hand. Restore a savepoint with --rewind, or drop the stream "
+                        "and create it again.",
+                        sink=self._name,
+                        epoch=key.epoch,
+                    )
+
+    def discard(self, key: SinkKey) -> None:
+        with self._at(key) as log:
+            if self._found(key, log) is None:
+                (log.directory / "promise.json").unlink(missing_ok=True)
+                self._clean_up(key, log, ())
+
+    def ahead(self, key: SinkKey) -> int:
+        """Later epochs of the same checkpoint and instance. A savepoint has a copy of the feed, so there are none after
+        a restore."""
+        with self._at(key) as log:
+            return len([e for e in self._of(key, log) if e.epoch > key.epoch])
+
+    def rewind(self, key: SinkKey) -> None:
+        """Newest first: after a crash the positions still have no gap."""
+        with self._at(key) as log:
+            (log.directory / "promise.json").unlink(missing_ok=True)
+            for later in reversed([e for e in self._of(key, log) if e.epoch > key.epoch]):
+                log.path(later.position).unlink(missing_ok=True)
+                for segment in later.segments:
+                    (log.segments / segment.file).unlink(missing_ok=True)
+            sync_names(log.manifests)
+            self._logs.clear()
+
+    def forget(self, key: SinkKey) -> None:
+        """The instance is dropped, and its feed with it."""
+        with self._at(key) as log:
+            shutil.rmtree(log.directory, ignore_errors=True)
+            with contextlib.suppress(OSError):  # other feeds may be there
+                log.directory.parent.rmdir()
+            self._logs.pop(key.instance, None)
+
+    def close(self) -> None:
+        """Nothing to release. Committed epochs stay."""
+
+    @contextmanager
+    def _at(self, key: SinkKey) -> Iterator[FeedLog]:
+        log = self._logs.setdefault(key.instance, FeedLog(self._settings.directory(key.instance)))
+        with _writing(self._name, log.directory):
+            yield log
+
+    def _found(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
+        """The manifest of this key. Only the newest epoch is ever run again."""
+        newest = log.newest()
+        return newest if newest is not None and _is_of(newest, key) else None
+
+    def _promised(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
+        found = stored(FeedEpoch, log.directory / "promise.json")
+        return found if found is not None and _is_of(found, key) else None
+
+    def _of(self, key: SinkKey, log: FeedLog) -> list[FeedEpoch]:
+        kept = (log.epoch(p) for p in log.positions())
+        return [e for e in kept if (e.checkpoint, e.instance) == (key.checkpoint, key.instance)]
+
+    def _made(self, key: SinkKey, staged: list[Staged], log: FeedLog) -> FeedEpoch:
+        segments = tuple(FeedSegment(*json.loads(s.file)) for s in staged)
+        newest, mark = log.newest(), key.mark
+        watermark = None if mark is None else mark.watermark
+        before = None if newest is None else newest.watermark
+        if before is not None and (watermark is None or watermark < before):
+            watermark = before
+        made = FeedEpoch(
+            position=log.end(),
+            checkpoint=key.checkpoint,
+            instance=key.instance,
+            epoch=key.epoch,
+            digest=key.digest,
+            watermark=watermark,
+            segments=segments,
+            ending=mark is not None and mark.ending,
+        )
+        waiting = log.backlog().bytes if segments and self._settings.strategy == "drop" else 0
+        if waiting and waiting + made.bytes > self._settings.most:  # an empty feed takes an epoch of any size
+            return replace(made, segments=(), dropped=made.rows, dropped_bytes=made.bytes)
+        return made
+
+    def _prepare(self, key: SinkKey, log: FeedLog) -> None:
+        private_directory(log.manifests)
+        for directory in (log.segments / _tag(key), log.segments):
+            sync_names(directory)
+
+    def _clean_up(self, key: SinkKey, log: FeedLog, named: tuple[FeedSegment, ...]) -> None:
+        """Delete what attempts of this epoch left, except for the files of its manifest."""
+        directory = log.segments / _tag(key)
+        keep = {Path(segment.file).name for segment in named}
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(directory):
+                if name not in keep:
+                    os.unlink(directory / name)
+            if not keep:
+                os.rmdir(directory)
+                fsync(log.segments)
+
+
+def _is_of(found: FeedEpoch, key: SinkKey) -> bool:
+    return (found.checkpoint, found.instance, found.epoch) == (key.checkpoint, key.instance, key.epoch)
+
+
+def _says_nothing(made: FeedEpoch, log: FeedLog) -> bool:
+    """True for an epoch that no consumer would notice: no rows, no news about time."""
+    newest = log.newest()
+    known = None if newest is None else newest.watermark
+    return not made.segments and not made.dropped and not made.ending and made.watermark == known
+
+
+def _tag(key: SinkKey) -> str:
+    """The directory of an epoch's segments. Two checkpoints of a stream never share one."""
+    return f"{key.checkpoint[:16]}-{key.epoch}"
+
+
+@contextmanager
+def _writing(name: str, directory: Path) -> Iterator[None]:
+    with writing(SinkPaths(directory, name)):
+        yield
+
+
+def _task(sink: SinkDef, settings: FeedSettings) -> FeedTask:
+    return FeedTask(sink, settings)
+
+
+def _driver(sink: SinkDef, settings: FeedSettings, output: Schema) -> FeedSink:
+    return FeedSink(sink, settings)
+
+
+FEED = SinkKind(
+    name=NAME,
+    help="hands rows to another query",
+    guarantee=FeedSink.guarantee,
+    settings=FeedSettings,
+    make_task=_task,
+    make_driver=_driver,
+    every_epoch=True,
+)

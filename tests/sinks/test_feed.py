@@ -1,0 +1,319 @@
+"""Feeds: exactly once whichever step dies, consumers that keep what they need, and exact counts of what is dropped."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.base import durable
+from headrace.errors import EpochMismatch, StateDamaged, UnknownSinkKind
+from headrace.model.program import SinkDef
+from headrace.model.schema import BIGINT, Field, Schema
+from headrace.sinks import SINKS, Staged, feed_log, feed_sink, settle_sink
+from headrace.sinks.feed_log import FeedLog, feed_directory, read_segments
+from headrace.sinks.feed_sink import FeedSink, feed_settings, is_full
+from headrace.sinks.sink_kind import EpochMark, SinkKey
+from headrace.sinks.staging import staged_in
+from headrace.sql import define_sink, parse_script
+from tests.sinks.crashes import Crash, DyingOs
+
+OUTPUT = Schema((Field("x", BIGINT),))
+
+
+class Writer:
+    """Runs epochs of one instance as a stream does: tasks stage, then the driver commits."""
+
+    def __init__(self, root: Path, instance: int = 7, **options: str) -> None:
+        self.root, self.instance = root, instance
+        self.sink = staged_in(SinkDef("feed", "feed", options), root)
+        self.log = FeedLog(feed_directory(root, instance))
+
+    def key(self, epoch: int, watermark: int | None = None, digest: str = "", ending: bool = False) -> SinkKey:
+        return SinkKey("c" * 32, self.instance, epoch, digest, EpochMark(watermark, ending))
+
+    def stage(self, key: SinkKey, parts: Sequence[Sequence[int]]) -> list[Staged]:
+        task = SINKS["feed"].task(self.sink)
+        return [task.stage(pa.table({"x": pa.array(part, pa.int64())}), key) for part in parts if part]
+
+    def driver(self) -> FeedSink:
+        made = SINKS["feed"].driver(self.sink, OUTPUT)
+        assert isinstance(made, FeedSink)
+        return made
+
+    def run(self, epoch: int, *parts: Sequence[int], watermark: int | None = None) -> int:
+        key = self.key(epoch, watermark)
+        return self.driver().commit(key, self.stage(key, parts))
+
+    def rows(self, start: int = 0) -> list[int]:
+        log = FeedLog(self.log.directory)
+        return [
+            x
+            for epoch in log.epochs(start)
+            for batch in read_segments(log.segments, epoch.segments)
+            for x in batch.column(0).to_numpy().tolist()
+        ]
+
+    def files(self) -> list[str]:
+        return sorted(str(p.relative_to(self.root)) for p in self.root.rglob("*") if p.is_file())
+
+
+def test_no_statement_can_name_the_kind() -> None:
+    (statement,) = parse_script("CREATE SINK x WITH (type = 'feed')")
+    with pytest.raises(UnknownSinkKind):
+        define_sink(statement)  # type: ignore[arg-type]
+    assert "feed" not in list(SINKS)
+    with pytest.raises(UnknownSinkKind):
+        settle_sink(SinkDef("x", "feed", {}))
+
+
+def test_rows_are_visible_when_their_epoch_is_committed_and_stay_in_order(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    key = writer.key(0, watermark=5)
+    staged = writer.stage(key, [[1, 2], [3]])
+    assert writer.log.epochs(0) == []
+    assert writer.driver().commit(key, staged) == 3
+    writer.run(1, [4], watermark=9)
+    assert writer.rows() == [1, 2, 3, 4]
+    assert [(e.position, e.epoch, e.rows, e.watermark) for e in writer.log.epochs(0)] == [(0, 0, 3, 5), (1, 1, 1, 9)]
+
+
+def test_a_second_run_of_an_epoch_leaves_one_copy(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    assert writer.run(0, [1], [2]) == 2
+    assert writer.run(0, [2, 1]) == 2
+    assert writer.rows() == [1, 2]
+    assert len(list(writer.log.segments.rglob("*"))) == 3  # a directory and two files
+
+
+def test_an_epoch_without_rows_is_written_only_for_news_about_time(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.run(0)
+    assert writer.log.end() == 0
+    writer.run(1, watermark=10)
+    writer.run(2, watermark=10)
+    writer.run(3, watermark=12)
+    writer.run(4, [1], watermark=11)  # a watermark never goes back
+    assert [(e.epoch, e.rows, e.watermark) for e in writer.log.epochs(0)] == [(1, 0, 10), (3, 0, 12), (4, 1, 12)]
+    writer.driver().commit(writer.key(5, 12, ending=True), [])
+    assert writer.log.epochs(3)[0].ending
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
+def test_a_damaged_segment_is_an_error_with_its_path_and_gives_no_row(tmp_path: Path, damage: str) -> None:
+    writer = Writer(tmp_path)
+    writer.run(0, [1, 2, 3])
+    (path,) = (p for p in writer.log.segments.rglob("*") if p.is_file())
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-9] if damage == "cut" else data[:-30] + b"?" + data[-29:])
+    with pytest.raises(StateDamaged) as found:
+        writer.rows()
+    assert found.value.params["path"] == str(path)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"position":0', b'{"position":3}\n'])
+def test_a_damaged_manifest_is_an_error_with_its_path(tmp_path: Path, content: bytes) -> None:
+    writer = Writer(tmp_path)
+    writer.run(0, [1])
+    path = writer.log.path(0)
+    path.write_bytes(content)
+    with pytest.raises(StateDamaged) as found:
+        FeedLog(writer.log.directory).epochs(0)
+    assert str(path) in found.value.message
+
+
+def test_a_missing_manifest_between_others_is_an_error_with_its_path(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for epoch in range(3):
+        writer.run(epoch, [epoch])
+    writer.log.path(1).unlink()
+    with pytest.raises(StateDamaged) as found:
+        FeedLog(writer.log.directory).epochs(0)
+    assert found.value.params["path"] == str(writer.log.path(1))
+
+
+def test_epochs_are_kept_for_the_slowest_consumer(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    log = writer.log
+    assert (log.register("fast"), log.register("slow")) == (0, 0)
+    for epoch in range(4):
+        writer.run(epoch, [epoch], watermark=epoch)
+    log.advance("fast", 4)
+    assert (log.positions(), log.backlog().rows) == ([0, 1, 2, 3], 4)
+    log.advance("slow", 2)
+    assert log.positions() == [2, 3]
+    assert writer.rows(2) == [2, 3]
+    log.advance("slow", 1)  # it never goes back
+    assert log.consumers() == {"fast": 4, "slow": 2}
+    log.unregister("slow")
+    log.trim()
+    assert (log.positions(), log.end()) == ([3], 4)
+    assert log.backlog().bytes == 0
+    assert [p for p in log.segments.rglob("*") if p.is_file()] == []
+    writer.run(4, [4])
+    assert [e.position for e in log.epochs(4)] == [4]
+    assert log.register("late") == 3
+
+
+def test_a_consumer_that_joins_late_begins_with_what_is_kept(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.log.register("first")
+    for epoch in range(4):
+        writer.run(epoch, [epoch])
+    writer.log.advance("first", 3)
+    assert writer.log.register("second") == 3
+    assert writer.log.register("third", writer.log.end()) == 4
+
+
+def test_forgetting_an_instance_leaves_nothing_on_disk(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.log.register("reader")
+    writer.run(0, [1])
+    writer.stage(writer.key(1), [[2]])
+    writer.driver().forget(writer.key(1))
+    assert writer.files() == []
+
+
+def test_drop_counts_exactly_what_found_no_room_and_a_second_run_drops_the_same(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, strategy="drop", limit="1000")
+    writer.log.register("reader")
+    sizes = [1, 60, 60, 60, 1]
+    for epoch, size in enumerate(sizes):
+        writer.run(epoch, range(size))
+        writer.run(epoch, range(size))
+    found = writer.log.epochs(0)
+    assert [e.rows + e.dropped for e in found] == sizes
+    dropped = sum(e.dropped for e in found)
+    assert dropped > 0
+    assert len(writer.rows()) == sum(sizes) - dropped
+    assert writer.log.backlog().bytes <= 1000
+    assert not is_full(feed_settings(writer.sink), writer.log)
+    writer.log.advance("reader", writer.log.end())
+    writer.run(5, range(60))
+    assert writer.log.epochs(5)[0].dropped == 0
+
+
+@pytest.mark.parametrize("strategy", ["pause", "spill"])
+def test_pause_and_spill_ask_the_stream_to_pause_and_drop_nothing(tmp_path: Path, strategy: str) -> None:
+    writer = Writer(tmp_path, strategy=strategy, limit="900")
+    writer.log.register("reader")
+    full = []
+    for epoch in range(5):
+        writer.run(epoch, range(30))
+        full.append(is_full(feed_settings(writer.sink), writer.log))
+    assert (full[0], full[-1]) == (False, True)
+    assert len(writer.rows()) == 150
+    writer.log.advance("reader", 4)
+    assert not is_full(feed_settings(writer.sink), writer.log)
+
+
+def test_an_epoch_with_other_input_under_the_same_key_is_refused(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    key = writer.key(0, digest="a")
+    writer.driver().commit(key, writer.stage(key, [[1]]))
+    writer.driver().verify(writer.key(0, digest="a"))
+    with pytest.raises(EpochMismatch):
+        writer.driver().verify(writer.key(0, digest="b"))
+
+
+def test_a_promised_epoch_can_be_committed_without_its_tasks(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    key = writer.key(0, watermark=4)
+    writer.driver().promise(key, writer.stage(key, [[1, 2]]))
+    assert writer.log.end() == 0
+    assert writer.driver().commit(key, []) == 2
+    assert writer.rows() == [1, 2]
+    discarded = writer.key(1)
+    writer.driver().promise(discarded, writer.stage(discarded, [[3]]))
+    writer.driver().discard(discarded)
+    assert writer.driver().commit(discarded, []) == 0
+    assert writer.rows() == [1, 2]
+    assert not (writer.log.directory / "promise.json").exists()
+
+
+def test_rewinding_deletes_what_came_after_the_savepoint(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for epoch in range(4):
+        writer.run(epoch, [epoch])
+    assert writer.driver().ahead(writer.key(1)) == 2
+    writer.driver().rewind(writer.key(1))
+    assert (writer.rows(), writer.driver().ahead(writer.key(1))) == ([0, 1], 0)
+    writer.run(2, [20])
+    assert writer.rows() == [0, 1, 20]
+
+
+def test_a_crash_at_any_step_of_a_commit_loses_and_doubles_nothing() -> None:
+    """The commit dies before and after every file operation; then the epoch is run again, as Spark does."""
+    for step in itertools.count():
+        with tempfile.TemporaryDirectory() as root:
+            writer = Writer(Path(root))
+            writer.log.register("reader")
+            writer.run(0, [1], watermark=1)
+            dying = DyingOs(step)
+            patches = [mock.patch.object(module, "os", dying) for module in (durable, feed_log, feed_sink)]
+            try:
+                with patches[0], patches[1], patches[2]:
+                    writer.run(1, [2], [3], watermark=2)
+                finished = True
+            except Crash:
+                finished = False
+            seen = writer.rows()
+            assert seen in ([1], [1, 2, 3])
+            writer.run(1, [3, 2], watermark=2)
+            writer.run(2, [4], watermark=3)
+            assert sorted(writer.rows()) == [1, 2, 3, 4]
+            assert [e.epoch for e in writer.log.epochs(0)] == [0, 1, 2]
+            named = {s.file for e in writer.log.epochs(0) for s in e.segments}
+            kept = {str(p.relative_to(writer.log.segments)) for p in writer.log.segments.rglob("*") if p.is_file()}
+            assert kept == named
+            if finished:
+                assert step > 10
+                return
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("run"), st.integers(0, 5), st.booleans()),
+            st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 12), st.booleans()),
+        ),
+        max_size=25,
+    )
+)
+def test_every_consumer_gets_every_row_once_in_order_under_any_schedule(steps: list[tuple[str, int, bool]]) -> None:
+    """Epochs with and without rows, each possibly run twice, between consumers that read up to any position."""
+    with tempfile.TemporaryDirectory() as root:
+        writer, expected = Writer(Path(root)), list[int]()
+        got: dict[str, list[int]] = {"a": [], "b": []}
+        at = {name: writer.log.register(name) for name in got}
+        epoch = 0
+        for what, number, twice in steps:
+            if what == "run":
+                rows = list(range(len(expected), len(expected) + number))
+                expected += rows
+                for _ in range(1 + twice):
+                    writer.run(epoch, rows, watermark=epoch // 2)
+                epoch += 1
+                continue
+            until = min(at[what] + number, writer.log.end())
+            for found in FeedLog(writer.log.directory).epochs(at[what], until):
+                got[what] += [
+                    x
+                    for b in read_segments(writer.log.segments, found.segments)
+                    for x in b.column(0).to_numpy().tolist()
+                ]
+            at[what] = max(at[what], until)
+            writer.log.advance(what, at[what])
+        for name, seen in got.items():
+            assert seen + writer.rows(at[name]) == expected
