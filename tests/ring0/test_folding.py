@@ -129,8 +129,8 @@ def same(value: Any) -> Any:
 
 
 def compensated(total: float | None) -> Any:
-    """A compensated sum that is not finite is not used: the plain sum is. DuckDB returns NaN or an infinity then. Without
-    keys, its last bit may differ."""
+    """A compensated sum that is not finite is not used: the plain sum is. DuckDB returns NaN or an infinity then.
+    Without keys, its last bit may differ."""
     if total is None:
         return None
     return float(f"{total:.12e}") if math.isfinite(total) else "not finite"
