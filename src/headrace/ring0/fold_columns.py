@@ -19,12 +19,12 @@ from headrace.bridge.buckets import NULL_HASH, Hashes, column_hashes
 from headrace.bridge.kernels import folds as k
 from headrace.exec import duck
 from headrace.model.program import Meaning
-from headrace.ring0.fold_program import FoldKey, FoldProgram, FoldStep, Guard, is_column
+from headrace.ring0.fold_program import FoldKey, FoldProgram, FoldStep, RowCondition, is_column
 
 S = TypeVar("S", bound=np.generic)
 Bits = npt.NDArray[np.uint8]  # one bit per row
-Flags = npt.NDArray[np.bool_]
-Named = tuple[Guard, str]  # an expression, and on which rows it is evaluated
+RowFlags = npt.NDArray[np.bool_]
+ConditionalSql = tuple[RowCondition, str]  # an expression, and on which rows it is evaluated
 TIME = "_t"
 
 
@@ -74,9 +74,9 @@ class FoldColumns:
         self.rows = rows.num_rows
         self._table, self._known = rows, known
         self._columns: dict[str, pa.Array[Any]] = {}
-        self._codes: dict[Named, KeyCodes] = {}
-        self._numbers: dict[Named, int] = {}
-        self._masked: dict[Named, int] = {}
+        self._codes: dict[ConditionalSql, KeyCodes] = {}
+        self._numbers: dict[ConditionalSql, int] = {}
+        self._masked: dict[ConditionalSql, int] = {}
         programs = [member for members in passes for member in members]
         self._flags = {f: i for i, f in enumerate(dict.fromkeys(p.filter for p in programs if p.filter is not None))}
         self._made = self._evaluated(meaning, passes)
@@ -120,13 +120,13 @@ class FoldColumns:
         name = _named(step.argument, program.guard)
         return self._numbers.get(name, 0), self._masked[name]
 
-    def times(self) -> tuple[Ints, Flags | None]:
+    def times(self) -> tuple[Ints, RowFlags | None]:
         """The event times, and which rows have one; None if all do."""
         column = self._column(TIME)
         valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
         return _integers(column), valid
 
-    def codes(self, key: FoldKey, guard: Guard) -> KeyCodes:
+    def codes(self, key: FoldKey, guard: RowCondition) -> KeyCodes:
         """The codes of a key, in a pass with this guard."""
         name = _named(key.sql, guard)
         found = self._codes.get(name)
@@ -137,9 +137,11 @@ class FoldColumns:
             found = self._codes[name] = KeyCodes(column)
         return found
 
-    def _evaluated(self, meaning: Meaning, passes: Sequence[Sequence[FoldProgram]]) -> dict[Named, pa.Array[Any]]:
+    def _evaluated(
+        self, meaning: Meaning, passes: Sequence[Sequence[FoldProgram]]
+    ) -> dict[ConditionalSql, pa.Array[Any]]:
         """Evaluate all that is not just a column: filters, and arguments and keys on the rows that filters keep."""
-        wanted: dict[Named, str] = {}
+        wanted: dict[ConditionalSql, str] = {}
         for members in passes:
             for program in members:
                 guard = program.guard
@@ -157,10 +159,10 @@ class FoldColumns:
         else:
             sql = f"SELECT {', '.join([*flags, *values])} FROM rows"
         found = duck.run(meaning, sql, {"rows": self._table})
-        made: list[Named] = [*((None, text) for text in self._flags), *wanted]
+        made: list[ConditionalSql] = [*((None, text) for text in self._flags), *wanted]
         return {name: _one(column) for name, column in zip(made, found.columns, strict=True)}
 
-    def _guarded(self, guard: Guard, sql: str) -> str:
+    def _guarded(self, guard: RowCondition, sql: str) -> str:
         if guard is None:
             return f"({sql})"
         return f"CASE WHEN {' OR '.join(f'_f{self._flags[text]}' for text in guard)} THEN ({sql}) END"
@@ -171,17 +173,17 @@ class FoldColumns:
             found = self._columns[name] = _one(self._table.column(name))
         return found
 
-    def _value(self, name: Named) -> pa.Array[Any]:
+    def _value(self, name: ConditionalSql) -> pa.Array[Any]:
         return self._column(name[1]) if is_column(name[1]) else self._made[name]
 
 
-def guard_of(members: Sequence[FoldProgram]) -> Guard:
+def guard_of(members: Sequence[FoldProgram]) -> RowCondition:
     """The filters of a pass: its keys are evaluated on rows that one of them keeps."""
     filters = [member.filter for member in members]
     return None if None in filters else tuple(dict.fromkeys(text for text in filters if text is not None))
 
 
-def _named(sql: str, guard: Guard) -> Named:
+def _named(sql: str, guard: RowCondition) -> ConditionalSql:
     return (None if is_column(sql) else guard), sql
 
 
@@ -192,9 +194,7 @@ def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _one(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    whole: Any = column.combine_chunks()
+    whole: pa.Array[Any] = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # type: ignore[assignment]
     return whole
 
 

@@ -19,7 +19,7 @@ from headrace.bridge.rows import layout_of
 from headrace.exec.aggregates import schema_of
 from headrace.model.program import MEMBER, Partial, PipelineProgram, Ring0Program, Window
 
-Guard = tuple[str, ...] | None  # the filters of which one must be true; None for no condition
+RowCondition = tuple[str, ...] | None  # the filters of which one must be true; None for no condition
 KEPT = 4096
 _CALL = re.compile(r"(count|sum|fsum|min|max)\((.*)\)", re.DOTALL)
 _COLUMN = re.compile(r"c\d+")
@@ -68,7 +68,7 @@ class FoldProgram:
     computed: float
 
     @property
-    def guard(self) -> Guard:
+    def guard(self) -> RowCondition:
         """The condition under which its arguments may be evaluated."""
         return None if self.filter is None else (self.filter,)
 
