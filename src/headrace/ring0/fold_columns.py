@@ -23,7 +23,7 @@ from headrace.ring0.fold_program import FoldKey, FoldProgram, FoldStep, RowCondi
 
 S = TypeVar("S", bound=np.generic)
 Bits = npt.NDArray[np.uint8]  # one bit per row
-RowFlags = npt.NDArray[np.bool_]
+TimedRows = npt.NDArray[np.bool_]
 ConditionalSql = tuple[RowCondition, str]  # an expression, and on which rows it is evaluated
 TIME = "_t"
 
@@ -120,7 +120,7 @@ class FoldColumns:
         name = _named(step.argument, program.guard)
         return self._numbers.get(name, 0), self._masked[name]
 
-    def times(self) -> tuple[Ints, RowFlags | None]:
+    def times(self) -> tuple[Ints, TimedRows | None]:
         """The event times, and which rows have one; None if all do."""
         column = self._column(TIME)
         valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
