@@ -1,8 +1,8 @@
 """Time per small epoch for 1, 8, 32 and 300 windowed pipelines on one stream, beside one plain Spark stateful query.
 
-All run in one session on the same small files, one file an epoch, two rounds each in turn; the figure is the median
-over both rounds of Spark's own `triggerExecution`, warm-up epochs left out. The JVM warms up over dozens of epochs, so
-only neighbours are compared.
+All run in one session on the same small files, one file an epoch, two rounds each in turn (--quick: one, with fewer
+epochs); the figure is the median over the rounds of Spark's own `triggerExecution`, warm-up epochs left out. The JVM
+warms up over dozens of epochs, so only neighbours are compared.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,8 @@ from bench.report import Report, environment, main
 from headrace.model.program import Meaning
 from headrace.spark.session import QUERY_SETTINGS, Engine, start
 
-WARM, MEASURED, ROUNDS = 12, 30, 2
+QUICK = "--quick" in sys.argv
+WARM, MEASURED, ROUNDS = (4, 10, 1) if QUICK else (12, 30, 2)
 ROWS = 200
 LIMIT_SECONDS = 60.0
 PIPELINES = (1, 8, 32, 300)

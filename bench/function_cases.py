@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.sql.functions import FUNCTIONS, is_slow
-from headrace.sql.functions.casts import CASTS, is_slow_cast
+from headrace.sql.functions.casts import CASTS
 from headrace.sql.functions.overload import Overload
 
 # The columns of a type, for the first and the second argument.
@@ -250,4 +250,4 @@ def entries() -> Iterator[Entry]:
         slow = any(is_slow(o) for o in overloads)
         yield Entry(name, text if text is not None else _call(overloads[0]), slow)
     for source, target in CASTS:
-        yield Entry(f"cast {source} to {target}", _cast(source, target), is_slow_cast(source, target))
+        yield Entry(f"cast {source} to {target}", _cast(source, target), False)

@@ -35,7 +35,7 @@ def main() -> None:
     given = arguments.parse_args()
     failed = False
     with tempfile.TemporaryDirectory(prefix="headrace-matrix-") as scratch:
-        wheel = build_wheel(Path(scratch))
+        wheel = build_wheel(Path(scratch), any_version=True)
         for version in given.python:
             python = interpreter(version)
             if python is None:

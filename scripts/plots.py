@@ -15,16 +15,19 @@ _WIDTH, _LABELS, _BAR, _GAP = 760, 210, 18, 12
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A bar chart of a table: `section` and `header` find it, `title` stands above it. `series` are its columns."""
+    """A bar chart of a table: `section`, `after` and `header` find it, `title` stands above it. `series` are its
+    columns. `after` is a text before the table, for sections with several alike; without it on the page there is no
+    plot."""
 
     name: str
     section: str
     header: str
     title: str
     series: tuple[str, ...]
+    after: str = ""
 
 
-PLOTS = (
+PLOTS: tuple[Plot, ...] = (
     Plot(
         name="shared",
         section="make bench-shared",
@@ -54,11 +57,23 @@ PLOTS = (
         series=("ms",),
     ),
 )
+PLOTS += tuple(
+    Plot(
+        name=f"peers-{workload}",
+        section="make bench-peers",
+        header="| rows/s | headrace |",
+        title=f"Rows/s of N pipelines, workload ({workload})",
+        series=("headrace", "Flink statement set", "N Spark queries", "DuckDB, one pass"),
+        after=f"\n({workload}) ",
+    )
+    for workload in "abcd"
+)
 
 
 def table(page: str, plot: Plot) -> list[tuple[str, list[float | None]]]:
     """The rows of the table that a plot shows: label and values, None for an empty cell."""
     section = page[page.index(f"\n## {plot.section}\n") :]
+    section = section[section.index(plot.after) :]
     lines = section[section.index(f"\n{plot.header}") + 1 :].split("\n\n")[0].split("\n")[2:]
     rows = []
     for line in lines:
@@ -114,7 +129,8 @@ def _lines(plot: Plot, rows: list[tuple[str, list[float | None]]]) -> Iterator[s
 def plots() -> dict[Path, str]:
     """Every picture, by its path."""
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    return {DOCS / "images" / f"bench-{plot.name}.svg": draw(plot, table(page, plot)) for plot in PLOTS}
+    shown = (plot for plot in PLOTS if plot.after in page)
+    return {DOCS / "images" / f"bench-{plot.name}.svg": draw(plot, table(page, plot)) for plot in shown}
 
 
 if __name__ == "__main__":

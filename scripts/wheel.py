@@ -39,12 +39,18 @@ def build(target: Path, clone: Path = ROOT) -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def build_wheel(scratch: Path) -> Path:
-    """Build only the wheel, from a copy of the sources: the tree of the clone stays as it is."""
+def build_wheel(scratch: Path, *, any_version: bool = False) -> Path:
+    """Build only the wheel, from a copy of the sources: the tree of the clone stays as it is. With `any_version` pip
+    installs it with every Python from 3.11 and every Spark from 4.2, to find out which of them work."""
     copy, target = scratch / "copy", scratch / "wheels"
     shutil.copytree(PACKAGE, copy / "src" / "headrace", ignore=shutil.ignore_patterns("__pycache__"))
     for name in _SOURCES:
         shutil.copy(ROOT / name, copy / name)
+    if any_version:
+        project = (copy / "pyproject.toml").read_text(encoding="utf-8")
+        project = re.sub(r'requires-python = "[^"]*"', 'requires-python = ">=3.11"', project)
+        project = re.sub(r'"pyspark[^"]*"', '"pyspark>=4.2"', project)
+        (copy / "pyproject.toml").write_text(project, encoding="utf-8")
     target.mkdir()
     code = f"from setuptools.build_meta import build_wheel; build_wheel({str(target)!r})"
     _run([sys.executable, "-c", code], cwd=copy)

@@ -73,13 +73,16 @@ def test_the_page_of_versions_agrees_with_what_is_installed_and_allowed() -> Non
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
     rows = {m[1].lower(): (m[2], m[3]) for m in re.finditer(r"^\| (\w+) \| ([\d.]+) \| (.+) \|$", page, re.MULTILINE)}
     locked = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    words = {">=": "{} or newer", "<": "below {}", "==": "exactly this version"}
+
+    def said(bounds: str) -> str:
+        return ", ".join(words[sign].format(v) for sign, v in re.findall(r"(>=|<|==)([\d.]+)", bounds))
+
     for requirement in PROJECT["project"]["dependencies"]:
         name, bounds = re.fullmatch(r"([\w-]+)(.+)", requirement).groups()  # type: ignore[union-attr]
         if name in rows:
             tested, allowed = rows[name]
             assert tested == locked[name]
-            words = {">=": "{} or newer", "<": "below {}", "==": "exactly this version"}
-            said = [words[sign].format(v) for sign, v in re.findall(r"(>=|<|==)([\d.]+)", bounds)]
-            assert allowed == ", ".join(said)
+            assert allowed == said(bounds)
     assert {"python", "pyspark", "java", "pyarrow", "duckdb", "pandas", "sqlglot"} == rows.keys()
-    assert PROJECT["project"]["requires-python"] == f">={rows['python'][1].split()[0]}"
+    assert rows["python"][1] == said(PROJECT["project"]["requires-python"])

@@ -7,6 +7,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from bench.peers.environments import ROOT, System, python, sources
 from bench.processes import usage
 
 SAMPLE_SECONDS = 0.5
+LIMIT_SECONDS = 900.0  # for an answer; then the process is killed
 
 
 class ContenderFailed(Exception):
@@ -42,7 +44,11 @@ class Contender:
                 [str(python(system)), "-m", system.module],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, env=env, text=True,
             )  # fmt: skip
-        self.versions: dict[str, str] = self._answer()["ready"]
+        try:
+            self.versions: dict[str, str] = self._answer()["ready"]
+        except ContenderFailed:
+            self.close()
+            raise
 
     def check(self, workload: str, count: int, files: Sequence[Path], out: Path) -> None:
         """Write the outputs of the first `count` queries to `out`."""
@@ -75,24 +81,33 @@ class Contender:
         return Timed(float(self._answer()["done"]), watched.cpu, watched.peak)
 
     def close(self) -> None:
-        if self._process.poll() is None:
-            assert self._process.stdin is not None
-            try:
-                self._process.stdin.write('{"do": "close"}\n')
-                self._process.stdin.close()
-                self._process.wait(60)
-            except (OSError, subprocess.TimeoutExpired):
-                self._process.kill()
-                self._process.wait()
+        """End the process, in its own time if it can."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with suppress(OSError):
+            self._process.stdin.close()  # it ends when there are no more requests
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
 
     def _send(self, request: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise ContenderFailed(f"{self.name} has ended") from None
 
     def _answer(self, mark: str | None = None) -> dict[str, Any]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        watchdog = threading.Timer(LIMIT_SECONDS, self._process.kill)
+        watchdog.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            watchdog.cancel()
         if not line:
             raise ContenderFailed(f"{self.name} ended: {self._log.read_text(errors='replace')[-1500:]}")
         answer: dict[str, Any] = json.loads(line)

@@ -28,7 +28,7 @@ from headrace.hub.objects import Pipeline
 
 PER_FILE = 0.1  # seconds of rows
 KEYS = 100
-WARM_SECONDS = 8.0
+WARM_SECONDS = 6.0
 SETTLE_SECONDS = 60.0
 
 

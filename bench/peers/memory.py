@@ -24,7 +24,7 @@ FURTHER, ROWS, SETTLE = 299, 2_000, 12
 
 def per_pipeline(work: Path, say: Callable[[str], None]) -> float:
     """Bytes of a further pipeline, without its state."""
-    work.mkdir(parents=True)
+    (work / "in").mkdir(parents=True)
     files = feed.write(work / "made", 2 * SETTLE, ROWS, 100)
     with headrace.connect(work / "state") as hub:
         hub.sql(f"{feed.declaration(work / 'in')}; CREATE SINK out WITH (type = 'noop')")

@@ -1,7 +1,7 @@
 """The loop of a process that runs one system: requests come as JSON lines on standard input, answers go back likewise.
 
-Requests: `check` (run the queries to their end and write their outputs to files), `time` (let files appear and tell
-when the work on them begins and ends), `close`. What the system itself prints goes to standard error.
+Requests are `check` (run the queries to their end and write their outputs to files) and `time` (let files appear and
+tell when the work on them begins and ends). What the system itself prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ def serve(make: Callable[[], Runner]) -> None:
     _send(answers, {"ready": runner.versions()})
     for line in sys.stdin:
         request = json.loads(line)
-        if request["do"] == "close":
-            break
         workload, count = WORKLOADS[request["workload"]], request["count"]
         try:
             if request["do"] == "check":

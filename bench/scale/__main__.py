@@ -6,11 +6,10 @@ Everything runs in one process without Spark, in CPU time. Predictions of runs o
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 
-from bench.peers.tables import RESULTS
+from bench.peers.tables import stored
 from bench.report import Report, environment, main
 from bench.scale.driver import measure as measure_driver
 from bench.scale.model import CostModel
@@ -48,10 +47,7 @@ def measure(say: Callable[[str], None]) -> Report:
     if "model" in ONLY:
         say("predicted against measured")
         check_epochs(report, model, say, QUICK)
-        if RESULTS.exists():
-            check_peers(report, model, json.loads(RESULTS.read_text()), say)
-        else:
-            say("  no runs of bench-peers are stored here: run it first, and this again")
+        check_peers(report, model, stored(), say)
         report.facts["largest_error"] = round(max(errors(report)), 3)
     if "scenarios" in ONLY:
         say(f"what it takes, with executors of 4 cores and epochs of at most {WITHIN:g} s")

@@ -15,7 +15,7 @@ from bench import feed
 from bench.in_process import LocalHub
 from bench.peers.queries import Query, windowed
 from bench.peers.run_headrace import declaration
-from bench.peers.workloads import FEED_COLUMNS, Workload, one_family
+from bench.peers.workloads import FEED_COLUMNS, Workload, different, one_family
 from bench.scale.model import Load, Observation, distinct
 from headrace.sources import files as file_source
 
@@ -35,9 +35,12 @@ def _wide(number: int) -> Query:
     )
 
 
-# Workloads that differ in one thing only, so that the fit can tell costs apart: many columns in one family, and many
-# families on three columns.
+# Workloads that differ in one thing only, so that the fit can tell costs apart: many columns in one family, many
+# families on three columns, only stateless pipelines.
 WIDE = Workload("wide", "one family, 15 columns", FEED_COLUMNS, "ts", 100, tuple(_wide(n) for n in range(2)))
+FILTERS = Workload(
+    "filters", "stateless pipelines", FEED_COLUMNS, "ts", 100, tuple(different(8 * n + 7) for n in range(6))
+)
 WINDOWS = Workload(
     "windows", "families on 3 columns", FEED_COLUMNS, "ts", 100, tuple(one_family(n, 5 + 5 * n) for n in range(12))
 )
@@ -70,8 +73,9 @@ def load_of(workload: Workload, queries: Sequence[Query], epoch: range, tasks: i
         # A window closes in the epoch after the one that moved the watermark over its end; on average as many do.
         closed += len(epoch) / width * distinct(width * share, cells)
     stateless = sum(query.family is None for query in queries)
+    doubles = sum(query.family is not None and 'sum("x' in query.duckdb for query in queries)
     return Load(
-        len(epoch), megabytes, len(needed), tasks, len(queries), len(families), stateless, partials, closed
+        len(epoch), megabytes, len(needed), tasks, len(queries), len(families), stateless, doubles, partials, closed
     )  # fmt: skip
 
 
@@ -127,7 +131,7 @@ def observe(
     epochs = [range(number * rows, (number + 1) * rows) for number in range(warm, warm + measured)]
     loads = [load_of(workload, queries, epoch, tasks, size) for epoch in epochs]
     average = Load(
-        rows, size, loads[0].columns, tasks, count, loads[0].families, loads[0].stateless,
+        rows, size, loads[0].columns, tasks, count, loads[0].families, loads[0].stateless, loads[0].doubles,
         sum(load.partials for load in loads) / measured, sum(load.closed for load in loads) / measured,
     )  # fmt: skip
     label = name or f"({workload.name}) N = {count}, {rows:,} rows, {tasks} tasks"

@@ -17,8 +17,8 @@ PARTS = ("plan", "tasks", "state", "commit")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One epoch. `columns` are decoded; `families` have a pass each; `partials` are the rows that all tasks send to
-    Ring 1, `closed` those that windows emit."""
+    """One epoch. `columns` are decoded; `families` have a pass each; `doubles` pipelines sum a DOUBLE, with
+    compensation; `partials` are the rows that all tasks send to Ring 1, `closed` those that windows emit."""
 
     rows: float
     megabytes: float
@@ -27,6 +27,7 @@ class Load:
     pipelines: int
     families: int
     stateless: int
+    doubles: int
     partials: float
     closed: float
 
@@ -44,6 +45,7 @@ class Load:
             "row x family": self.rows * self.families,
             "row x windowed pipeline": self.rows * windowed,
             "row x stateless pipeline": self.rows * self.stateless,
+            "row x sum of doubles": self.rows * self.doubles,
             "partial row": self.partials,
             "closed row": self.closed,
         }
@@ -54,7 +56,7 @@ DEPENDS: Mapping[str, tuple[str, ...]] = {
     "plan": ("epoch", "task", "pipeline", "task x pipeline"),
     "tasks": (
         "task", "task x pipeline", "task x family", "MB", "value", "row x family", "row x windowed pipeline",
-        "row x stateless pipeline", "partial row",
+        "row x stateless pipeline", "row x sum of doubles", "partial row",
     ),
     "state": ("epoch", "pipeline", "task x pipeline", "partial row", "closed row"),
     "commit": ("epoch", "task", "pipeline", "task x pipeline"),

@@ -1,6 +1,6 @@
 """Predicted against measured: epochs in one process, and the runs of bench-peers on Spark.
 
-The model is fitted on small epochs (up to 40,000 rows, up to 24 pipelines) and has to predict larger ones. For runs on
+The model is fitted on small epochs (up to 80,000 rows, up to 24 pipelines) and has to predict larger ones. For runs on
 Spark two more numbers are needed, the CPU of Spark itself per epoch and per MB; they are fitted from the runs with one
 and with 16 pipelines, and the others are predicted.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from bench.peers.comparison import FILE_ROWS, WARM, Comparison
 from bench.peers.run_spark import PER_EPOCH
 from bench.peers.workloads import WORKLOADS
 from bench.report import Report
-from bench.scale.calibration import WIDE, WINDOWS, Measured, load_of, observe
+from bench.scale.calibration import FILTERS, WIDE, WINDOWS, Measured, load_of, observe
 from bench.scale.model import CostModel, fit, nonnegative
 
 WITHIN = 0.25
@@ -30,12 +31,12 @@ def calibrate(say: Say, quick: bool) -> tuple[CostModel, list[Measured]]:
     found: list[Measured] = []
     for name in ("a", "b", "c"):
         for count in (1, 6, 24):
-            for rows in (2_000, 40_000) if quick else (2_000, 10_000, 40_000):
-                found.append(observe(WORKLOADS[name], count, rows, measured=3 if quick else 4))
-        found.append(observe(WORKLOADS[name], 6, 10_000, tasks=8, measured=3))
-    for workload, count in ((WIDE, 1), (WINDOWS, 4), (WINDOWS, 12)):
-        for rows in (10_000, 40_000):
-            found.append(observe(workload, count, rows, measured=3))
+            for rows in (2_000, 80_000) if quick else (2_000, 20_000, 80_000):
+                found.append(observe(WORKLOADS[name], count, rows, warm=2, measured=2 if quick else 4))
+        found.append(observe(WORKLOADS[name], 6, 10_000, tasks=8, warm=2, measured=2))
+    for workload, count in ((WIDE, 1), (WINDOWS, 4), (WINDOWS, 12), (FILTERS, 6)):
+        for rows in (10_000, 80_000):
+            found.append(observe(workload, count, rows, warm=2, measured=2))
     bridge = statistics.median(one.bridge_bytes for one in found if one.observation.load.partials > 10_000)
     state = statistics.median(one.state_bytes for one in found if one.observation.load.partials > 10_000)
     model = fit([one.observation for one in found], bridge, state)
@@ -54,7 +55,7 @@ def judge(report: Report, name: str, predicted: float, measured: float, say: Say
 
 
 def check_epochs(report: Report, model: CostModel, say: Say, quick: bool) -> None:
-    """Epochs of the size that bench-peers has, in one process: they are five times larger than any in the fit."""
+    """Epochs of the size that bench-peers has, in one process: two and a half times the largest in the fit."""
     cases = (
         {"a": (8, 32), "b": (8, 32), "c": (8, 32)} if quick else {"a": (1, 8, 32, 128), "b": (8, 32), "c": (1, 8, 32)}
     )
@@ -72,14 +73,13 @@ class SparkCosts:
     bridged_mb: float
 
 
-def check_peers(report: Report, model: CostModel, stored: Mapping[str, object], say: Say) -> SparkCosts | None:
+def check_peers(report: Report, model: CostModel, stored: Mapping[str, Any], say: Say) -> SparkCosts | None:
     """The CPU seconds of headrace's process tree in the stored runs of bench-peers."""
     runs: list[tuple[str, int, float, float, float]] = []  # name, N, ours, bridged MB, measured
     for name in ("a", "b", "c"):
-        plain = stored.get(name)
-        if not isinstance(plain, dict):
+        if name not in stored:
             continue
-        found = Comparison.of(plain)
+        found = Comparison.of(stored[name]["result"])
         for count, rounds in found.runs.get("headrace", {}).items():
             ours, bridged, epochs = run_cost(model, name, count, found)
             runs.append((name, count, ours, bridged, statistics.median(run.cpu for run in rounds)))

@@ -48,7 +48,7 @@ class Demand:
         partials = self.pipelines * senders * distinct(rows / senders, self.keys * windows)
         closed = self.pipelines * seconds / self.window * self.keys
         return Load(
-            rows, self.megabytes_s * seconds, self.columns, tasks, self.pipelines, families, 0, partials, closed
+            rows, self.megabytes_s * seconds, self.columns, tasks, self.pipelines, families, 0, 0, partials, closed
         )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 # Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
-_SECRET = re.compile(r"(\b\w*(?:token|password|secret|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
+_SECRET = re.compile(r"(\b\w*(?:token|password|secret|access_key|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
 # Matches the password in an address.
 _USER_INFO = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(?=@)")
 
@@ -212,6 +212,18 @@ class AlreadyExists(SqlError):
 
 class InUse(SqlError):
     code = "IN_USE"
+
+
+class CyclicStreams(SqlError):
+    code = "CYCLIC_STREAMS"
+
+
+class UnfinishedRows(SqlError):
+    code = "UNFINISHED_ROWS"
+
+
+class SchemaChanged(SqlError):
+    code = "SCHEMA_CHANGED"
 
 
 class StreamIdle(SqlError):
@@ -412,6 +424,24 @@ class UnknownTopic(UserError):
     code = "UNKNOWN_TOPIC"
 
 
+class StoreUnreachable(ExternalError):
+    code = "STORE_UNREACHABLE"
+    retry_helps = True
+
+
+class StoreFailed(ExternalError):
+    code = "STORE_FAILED"
+    retry_helps = True
+
+
+class StoreDenied(UserError):
+    code = "STORE_DENIED"
+
+
+class UnknownBucket(UserError):
+    code = "UNKNOWN_BUCKET"
+
+
 class DataLost(DataError):
     code = "DATA_LOST"
 
@@ -485,6 +515,10 @@ class EvaluationFailed(DataError):
 
 class OutputChanged(DataError):
     code = "OUTPUT_CHANGED"
+
+
+class TableTooLarge(UserError):
+    code = "TABLE_TOO_LARGE"
 
 
 class QueryTimeout(UserError):

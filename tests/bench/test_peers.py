@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
@@ -21,6 +22,7 @@ from bench.peers.run_duckdb import DuckDB
 from bench.peers.workloads import WORKLOADS, different
 from bench.report import Report
 from headrace.sql import parse_script
+from scripts import plots
 
 
 def test_32_different_queries_have_eight_key_sets_eight_windows_and_ten_columns() -> None:
@@ -158,12 +160,31 @@ def test_results_survive_json_and_become_tables() -> None:
     again = Comparison.of(json.loads(json.dumps(found.plain())))
     assert again == found
     assert list(tables.rates(again)) == [
-        "| rows/s | headrace | flink |",
-        "|---|---|---|",
-        "| N = 1 | 2,000 |  |",
-        "| N = 8 | 500 (250-1,000) |  |",
+        "| rows/s | headrace | flink | spark | duckdb |",
+        "|---|---|---|---|---|",
+        "| N = 1 | 2,000 |  |  |  |",
+        "| N = 8 | 500 (250-1,000) |  |  |  |",
     ]
-    assert list(tables.costs(again))[-1] == "| N = 8 | 3.0, 2 |  |"
+    assert list(tables.costs(again))[-1] == "| N = 8 | 3.0, 2 |  |  |  |"
+
+
+def test_stored_results_take_the_place_of_older_ones_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr(tables, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(plots, "plots", dict)
+    monkeypatch.setattr("sys.argv", ["tables", "--write"])
+    part = {"quick": True, "date": "a day", "load": [1.2, 2.6], "cores": 2, "figures": ["ok x 1"]}
+    (tmp_path / "page.md").write_text(f"above\n{tables.BEGIN}\nold\n{tables.END}\nbelow\n")
+    tables.keep("a", part | {"result": compared("a", headrace={1: 0.5}).plain()})
+    seen = asdict(Latency(5_000, 8, 0.5, 1.0, None, None, 0.1, 0.2, True))
+    tables.keep("e", part | {"result": [seen]})
+    tables.main()
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("above\n") and page.endswith("\nbelow\n") and "old" not in page
+    assert "| N = 1 | 2,000 |" in page and "| 5,000 | 8 | 0.50 | 1.00 |  |  | 0.10 | 0.20 |" in page
+    assert "QUICK=1, a day, load 1 to 3 on 2 cores." in page
 
 
 def test_cpu_is_told_as_a_multiple_of_ours() -> None:

@@ -121,6 +121,7 @@ def test_known_costs_are_found_again() -> None:
             pipelines=int(random.integers(2, 50)),
             families=int(random.integers(1, 50)),
             stateless=1,
+            doubles=int(random.integers(0, 9)),
             partials=float(random.integers(1, 50)),
             closed=float(random.integers(1, 50)),
         )

@@ -36,6 +36,8 @@ POINTS = (
 )
 # Fault points of sinks that this run does not have. Tests of those sinks fail there in process.
 ELSEWHERE = (
+    "after-feed-manifest",
+    "after-feed-segment",
     "after-roll-record",
     "between-delivery-and-cleanup",
     "between-messages-and-marker",

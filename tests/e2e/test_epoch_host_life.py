@@ -3,6 +3,9 @@ and nothing is left behind."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 import headrace
@@ -122,6 +126,58 @@ def test_a_static_table_may_change_until_it_is_gone_or_has_other_columns(feed: F
     with pytest.raises(HeadraceError) as caught:
         feed.hub.sql("CREATE PIPELINE no INTO m WITH (static_refresh = '1h') AS SELECT id FROM s")
     assert caught.value.code == "BAD_OPTION"
+
+
+def test_a_static_table_that_grows_too_large_for_a_broadcast_fails_its_pipeline(feed: Feed) -> None:
+    feed.session.conf.set("spark.sql.maxBroadcastTableSize", "100kb")
+    feed.hub.sql("CREATE PIPELINE big INTO m AS SELECT /*+ BROADCAST(d) */ s.id, d.w FROM s JOIN dim d ON s.k = d.k")
+    feed.give(3)
+    assert feed.found("big") == [(0, 10), (1, 11)]
+    feed.session.range(200_000).selectExpr("concat('x', id) AS k", "int(id) AS w").createOrReplaceTempView("dim")
+    feed.give(3)
+    said = feed.failure("big")
+    assert said.startswith("[TABLE_TOO_LARGE]") and "big" in said
+    feed.session.conf.unset("spark.sql.maxBroadcastTableSize")
+    assert feed.found("neighbour") == [(i,) for i in range(6)]
+
+
+def test_a_function_that_uses_up_the_memory_kills_its_worker_and_fails_only_its_pipeline(feed: Feed) -> None:
+    def leaks(i: int) -> int:
+        if i == 4:
+            os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
+        return i
+
+    feed.session.udf.register("leaks", leaks, "long")
+    feed.hub.sql("CREATE PIPELINE leaky INTO m AS SELECT leaks(id) AS id FROM s")
+    feed.give(3)
+    assert feed.found("leaky") == [(0,), (1,), (2,)]
+    feed.give(3)
+    assert feed.failure("leaky").startswith("[WORKER_DIED]")
+    feed.give(3)
+    assert feed.found("neighbour") == [(i,) for i in range(9)]
+
+
+SCALA = """
+class Twice extends org.apache.spark.sql.api.java.UDF1[java.lang.Long, java.lang.Long] {
+  override def call(x: java.lang.Long): java.lang.Long = if (x == null) null else x * 2
+}
+"""
+
+
+def test_a_scala_function_of_the_session(feed: Feed) -> None:
+    """Compiled with the compiler in Spark's distribution."""
+    from pyspark.sql.types import LongType
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    (feed.base / "Twice.scala").write_text(SCALA)
+    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else "java"
+    compiler = [str(java), "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "scala.tools.nsc.Main", "-usejavacp"]
+    subprocess.run([*compiler, "-d", "twice.jar", "Twice.scala"], cwd=feed.base, check=True)
+    feed.session.sql(f"ADD JAR '{feed.base / 'twice.jar'}'")
+    feed.session.udf.registerJavaFunction("twice", "Twice", LongType())
+    feed.hub.sql("CREATE PIPELINE doubled INTO m AS SELECT id, twice(id) AS t FROM s WHERE twice(id) > 2")
+    feed.give(4)
+    assert feed.found("doubled") == [(2, 4), (3, 6)]
 
 
 def test_pipelines_join_stop_and_start_again_as_on_the_shared_host(feed: Feed) -> None:

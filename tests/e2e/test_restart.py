@@ -12,7 +12,7 @@ import pytest
 import headrace
 from headrace.base.durable import write_atomic
 from headrace.errors import HeadraceError
-from headrace.sinks import file_sink
+from headrace.sinks import outputs
 from headrace.spark import query
 from headrace.state.checkpoint import misplaced
 from headrace.state.restore import restore
@@ -118,7 +118,7 @@ def test_what_spark_has_lost_of_its_newest_epoch_loses_and_doubles_nothing(
         write_atomic(path, data)
 
     monkeypatch.setattr(query, "sync_epoch", synced)
-    monkeypatch.setattr(file_sink, "write_atomic", written)
+    monkeypatch.setattr(outputs, "write_atomic", written)
     runs = Runs(tmp_path, spark)
     runs.run()
     assert steps[0] == "log" and "manifest" in steps

@@ -21,7 +21,16 @@ from pyspark.sql import SparkSession
 from headrace.base import background
 from headrace.base.background import BackgroundQueue
 from headrace.bridge.messages import POOL, Row
-from headrace.errors import BrokerUnreachable, DataLost, DiskFull, JournalDamaged, SinkUnavailable, StreamFailed
+from headrace.errors import (
+    BrokerUnreachable,
+    DataLost,
+    DiskFull,
+    JournalDamaged,
+    SinkUnavailable,
+    StoreDenied,
+    StoreUnreachable,
+    StreamFailed,
+)
 from headrace.hub.hub import Hub
 from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import Schema
@@ -45,6 +54,10 @@ from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.stream_status import StoredStream
 from headrace.stream.waiting import QueryWaits
 
+# Errors that end a query, as they do in a task or the planner of Spark.
+ENDING = (
+    *BAD_FILE, SinkUnavailable, DiskFull, JournalDamaged, BrokerUnreachable, DataLost, StoreDenied, StoreUnreachable,
+)  # fmt: skip
 DEATH = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
 Lane = tuple[int, int]
 
@@ -105,7 +118,7 @@ class MiniQuery:
     def step(self) -> bool:
         try:
             return self._step()
-        except (*BAD_FILE, SinkUnavailable, DiskFull, JournalDamaged, BrokerUnreachable, DataLost) as problem:
+        except ENDING as problem:
             self._end(str(problem))
             return True
 

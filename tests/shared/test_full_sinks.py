@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.base import durable
-from headrace.sinks import file_sink
+from headrace.sinks import outputs
 from headrace.stream.retries import RetryPolicy
 from tests.e2e.support import put, until
 from tests.shared.mini import Mini
@@ -21,8 +21,8 @@ class Disk:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.full: set[str] = set()
         self.place, self.number = "stage", errno.ENOSPC
-        patch.setattr(file_sink, "fsync", self._fsync)
-        patch.setattr(file_sink, "write_atomic", self._write)
+        patch.setattr(outputs, "fsync", self._fsync)
+        patch.setattr(outputs, "write_atomic", self._write)
 
     def _refuse(self, path: Path, place: str) -> None:
         if place == self.place and any(name in path.parts for name in self.full):

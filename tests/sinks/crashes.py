@@ -1,4 +1,4 @@
-"""A file system that dies at a chosen step: replaces `os` in `headrace.sinks.file_sink` and `headrace.base.durable`."""
+"""A file system that dies at a chosen step: replaces `os` in `headrace.sinks.outputs` and `headrace.base.durable`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from headrace.base import durable
-from headrace.sinks import file_sink
+from headrace.sinks import outputs
 
 _STEPS = ("replace", "rename", "unlink", "rmdir", "fsync", "listdir")
 
@@ -47,5 +47,5 @@ class DyingOs:
 def crashing_at(step: int) -> Iterator[None]:
     """A context in which the sinks' file operations die at `step`."""
     dying = DyingOs(step)
-    with mock.patch.object(file_sink, "os", dying), mock.patch.object(durable, "os", dying):
+    with mock.patch.object(outputs, "os", dying), mock.patch.object(durable, "os", dying):
         yield

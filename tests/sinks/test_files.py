@@ -312,7 +312,7 @@ def test_an_epoch_whose_manifest_is_long_gone_is_not_overwritten(tmp_path: Path)
 def test_a_manifest_that_was_removed_is_named(tmp_path: Path) -> None:
     runner, sink = Runner(tmp_path), FileSink(tmp_path, "s", "txt")
     runner.run(0, [[1]])
-    manifest = sink.paths.manifest(runner.key(0))
+    manifest = tmp_path / sink.paths.manifest(runner.key(0))
     manifest.unlink()
     with pytest.raises(EpochMismatch) as caught:
         sink.commit(runner.key(0), runner.stage(0, [[1]]))

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.model.program import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
-from headrace.sinks import SINKS, SinkKey, Staged, rolling
+from headrace.sinks import SINKS, SinkKey, Staged
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.joiners import LineJoiner
 from headrace.sinks.rolling import RollingSink
@@ -33,14 +32,8 @@ def dying_at(step: int | None) -> Iterator[None]:
     if step is None:
         yield
         return
-    with crashing_at(step), mock.patch.object(rolling, "os", _patched()):
+    with crashing_at(step):
         yield
-
-
-def _patched() -> Any:
-    from headrace.sinks import file_sink
-
-    return vars(file_sink)["os"]  # the one that dies, with the same count
 
 
 def key(epoch: int) -> SinkKey:

@@ -33,6 +33,7 @@ TEXTS = (
     "i DIV 2", "sign(d)", "dateadd(dt, 1)", "date_diff(dt, dt)", "date_format(ts, 'yyyy')", "string(i)", "boolean(i)",
     "regexp_like(s, 'a')", "regexp(s, 'a')", "timestampdiff(SECOND, ts, ts)", "timestampadd(DAY, 1, ts)",
     "split(s, ',')[0]", "round(d)", "round(d, 2)", "round(i)", "round(f)", "round(t)", "i & 1", "~i", "i <=> 1",
+    "i << 2", "i >> 1 + 1", "l >>> 2 & 1", "i << 1 << t",
     "s || 'a' || s", "b IS TRUE", "b IS NOT TRUE", "nullif(i, d)", "nullif(m, 1)", "m + NULL", "NULL + m", "m / 3",
     "m / i", "l * m", "m % 2", "m DIV 2", "CAST(m AS DECIMAL(38,18)) * CAST(m AS DECIMAL(38,18))",
     "CAST(m AS DECIMAL(38,2)) + CAST(m AS DECIMAL(38,18))", "CASE WHEN b THEN m ELSE l END", "m + '1.5'", "i + NULL",

@@ -20,7 +20,7 @@ from headrace.sql.hosts.text_edits import edited
 from headrace.sql.parse.dialect import tokenize
 from headrace.sql.parse.syntax import ForeignQuery
 from tests.sql.functions.missing import MISSING
-from tests.sql.support import names
+from tests.sql.support import golden_files, names
 
 OUTPUT = Schema((Field("a", BIGINT), Field("b", STRING)))
 S = names().streams["s"].schema
@@ -262,3 +262,21 @@ def test_a_table_that_spark_knows_is_not_reported_as_an_unknown_stream() -> None
     query = "SELECT id FROM s UNION ALL SELECT weight FROM dim"
     assert code(query, Checker(blocker=Blocker("join", "UNION ALL with a static table"))) == "UNSUPPORTED_STATEFUL"
     assert code(query, Checker(refuses=SparkRefused("no table dim"))) == "UNKNOWN_STREAM"
+
+
+def test_no_error_speaks_of_the_shared_host_unless_it_was_asked_for() -> None:
+    """What the shared host refuses goes to another host. If none runs it, the error is about the query."""
+    tried = 0
+    for path in golden_files("errors"):
+        if not path.stem.startswith("unsupported_on_shared"):
+            continue
+        for statement in parse_script(path.read_text("utf-8")):
+            if not isinstance(statement, Select | CreatePipeline):
+                continue
+            tried += 1
+            try:
+                shown = explain(plan_pipeline(statement, names(), Meaning()), None)
+            except HeadraceError as problem:
+                shown = problem.render()
+            assert "shared host" not in shown, path.name
+    assert tried > 40

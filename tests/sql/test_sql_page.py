@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.hub.chains import outlet_stream
 from headrace.sql import (
     CreatePipeline,
     CreateSink,
@@ -42,6 +43,8 @@ def test_every_statement_of_the_page_can_be_planned() -> None:
             plan = plan_pipeline(target, names, MEANING)
             assert plan.choice.host == "shared" and explain(plan, None, "verbose")
             planned += 1
+            for outlet in target.streams:
+                names = names.with_stream(outlet_stream(outlet, target, plan))
     assert planned >= 5
 
 

@@ -19,14 +19,15 @@ def test_every_file_of_a_state_directory_is_on_the_page(tmp_path: Path) -> None:
             f"CREATE STREAM s (id BIGINT) WITH (source = 'files', format = 'json', path = '{tmp_path / 'data'}');"
             "CREATE STREAM t (id BIGINT) WITH (source = 'http', format = 'json', listen = '127.0.0.1:0', token = 'x');"
             "CREATE SINK out WITH (type = 'memory');"
-            "CREATE PIPELINE p INTO out AS SELECT id FROM s; CREATE PIPELINE q INTO out AS SELECT id FROM t"
+            "CREATE PIPELINE p INTO out, STREAM u AS SELECT id FROM s; CREATE PIPELINE q INTO out AS SELECT id FROM t;"
+            "CREATE PIPELINE r INTO out AS SELECT id FROM u"
         )
         place = hub.streams["t"].addresses()[0].split("://")[1].split("/")
         client = http.client.HTTPConnection(place[0])
         client.request("POST", "/" + "/".join(place[1:]), b'{"id": 2}\n', {"Authorization": "Bearer x"})
         assert client.getresponse().status == 204
         client.close()
-        for stream in ("s", "t"):
+        for stream in ("s", "t", "u"):
             hub.streams[stream].sync()
         hub.pipelines["p"].stop(now=True)
         hub.savepoint("one")
@@ -36,6 +37,7 @@ def test_every_file_of_a_state_directory_is_on_the_page(tmp_path: Path) -> None:
         "secrets.json",
         "streams/t/source/journal/synced",
         "streams/s/source/files.log",
+        "streams/u/input/epochs/000000000000.json",
         "savepoints/one/catalog.json",
     }
     assert kinds <= set(found)

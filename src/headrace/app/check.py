@@ -7,13 +7,17 @@ state directory, the script is planned as an addition to the objects declared th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from json import dumps as json_text
 from pathlib import Path
 
 from headrace.base.unknown import unknown
 from headrace.errors import HeadraceError, UnknownPipeline, UnknownSink, UnknownStream, UserError
+from headrace.hub.chains import unchecked_input
 from headrace.hub.draft import Draft
 from headrace.hub.time_zone import session_meaning
+from headrace.model.program import StreamDef
 from headrace.sql import (
+    CreateDerivedStream,
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -69,7 +73,9 @@ def check_script(
         except UserError as problem:
             if not _follows(problem, undeclared):
                 errors.append(problem)
-            if isinstance(statement, CreateStream | CreateSink | CreatePipeline | CreateView):
+            if isinstance(statement, CreatePipeline):
+                undeclared |= {outlet.name.lower() for outlet in statement.streams}
+            if isinstance(statement, CreateStream | CreateDerivedStream | CreateSink | CreatePipeline | CreateView):
                 undeclared.add(statement.name.lower())
     raise_all(sorted(errors, key=lambda e: 0 if e.span is None else e.span.start))
     return CheckedScript(statements, tuple(warnings), tuple(draft.absent))
@@ -91,7 +97,11 @@ def explain_script(text: str, *, pipeline: str | None = None, rules: bool = Fals
     names: list[str] = []
     for statement in parse_script(text):
         name = statement.name if isinstance(statement, CreatePipeline) else None
-        if isinstance(statement, CreatePipeline | Select) and (pipeline is None or _same(name, pipeline)):
+        asked = isinstance(statement, CreatePipeline | Select) and (pipeline is None or _same(name, pipeline))
+        below = unchecked_input(statement, draft.catalog) if isinstance(statement, CreatePipeline | Select) else None
+        if asked and below is not None:
+            shown.append(json_text({"pipeline": name, "unchecked": below.name}) if json else _unchecked(name, below))
+        elif isinstance(statement, CreatePipeline | Select) and asked:
             planned = plan_pipeline(statement, draft.catalog, draft.meaning)
             mode: ExplainMode = "verbose" if rules else "plain"
             shown.append(explain_json(planned, None) if json else explain(planned, None, mode))
@@ -102,6 +112,12 @@ def explain_script(text: str, *, pipeline: str | None = None, rules: bool = Fals
     if pipeline is not None and not shown:
         raise unknown(UnknownPipeline, what="pipeline", name=pipeline, known=names, of="the script")
     return ("[" + ",\n".join(shown) + "]") if json else "\n\n".join(shown)
+
+
+def _unchecked(name: str | None, stream: StreamDef) -> str:
+    title = "query" if name is None else f"pipeline {name}"
+    why = f"only Spark can check pipeline {stream.fed_by}, whose output is stream {stream.name}"
+    return f"{title}\nnot planned: {why}; a running hub explains it"
 
 
 def _same(name: str | None, other: str) -> bool:

@@ -23,7 +23,7 @@ from headrace.hub.questions import QUESTIONS
 from headrace.hub.results import Result
 from headrace.model.spark_options import SparkOptions
 from headrace.model.status import ALIVE, Waited
-from headrace.sql import CreatePipeline, CreateSink, CreateStream
+from headrace.sql import CreateDerivedStream, CreatePipeline, CreateSink, CreateStream
 from headrace.state.catalog import Catalog
 
 # Seconds between two looks at the statuses: a failure is printed within this time. Ctrl-C is handled at once.
@@ -165,9 +165,11 @@ def not_in_script(catalog: Catalog, checked: CheckedScript) -> list[str]:
     """Lines about what the state directory holds and the script does not name. Empty if there is nothing."""
     named = {kind: set[str]() for kind in ("stream", "sink", "pipeline")}
     for statement in checked.statements:
-        if isinstance(statement, CreateStream | CreateSink | CreatePipeline):
-            kind = type(statement).__name__.removeprefix("Create").lower()
+        if isinstance(statement, CreateStream | CreateDerivedStream | CreateSink | CreatePipeline):
+            kind = type(statement).__name__.removeprefix("Create").removeprefix("Derived").lower()
             named[kind].add(statement.name.lower())
+        if isinstance(statement, CreatePipeline):
+            named["stream"] |= {outlet.name.lower() for outlet in statement.streams}
     lines = []
     for record in catalog.pipelines.values():
         if record.definition.name.lower() not in named["pipeline"]:

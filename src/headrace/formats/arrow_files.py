@@ -36,7 +36,7 @@ class ArrowFormat(TableFile):
             opened = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
             require_fit(self.schema, opened.schema, path)
         if isinstance(opened, pa.ipc.RecordBatchFileReader):
-            yield from self._batches(file, opened, path, size, begin, end)
+            yield from self._batches(file=file, opened=opened, path=path, size=size, begin=begin, end=end)
         elif begin <= size - 1 < end:
             yield from _stream(opened, path, size)
 

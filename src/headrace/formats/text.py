@@ -56,7 +56,7 @@ class TextRecords:
         room = count_tokens(buf, self._token) + 1
         begins, stops = np.empty(room, np.int32), np.empty(room, np.int32)
         rows = split_tokens(buf, self._token, self.ending == b"", begins, stops)
-        return self._indexed(buf, begins[:rows], stops[:rows], origin, offset)
+        return self._indexed(buf=buf, begins=begins[:rows], stops=stops[:rows], origin=origin, offset=offset)
 
     def _indexed(self, buf: ByteArray, begins: Places, stops: Places, origin: str, offset: int) -> FieldIndex:
         long = stops - begins > self.max_record_bytes
@@ -95,7 +95,9 @@ class TextRecords:
         return pack_joined(values, b"\n", number)
 
     def index_packed(self, packed: Packed, wanted: Sequence[int], origin: str) -> FieldIndex:
-        return self._indexed(view_of(packed.data), packed.begins, packed.stops, origin, 0)
+        return self._indexed(
+            buf=view_of(packed.data), begins=packed.begins, stops=packed.stops, origin=origin, offset=0
+        )
 
 
 def one_column(schema: Schema, name: str) -> None:

@@ -17,6 +17,7 @@ from headrace.model.schema import field_at
 from headrace.model.status import PipelineStatus, StreamStatus
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
+from headrace.sinks.feed_sink import FEED
 from headrace.sinks.secret_options import secret_options
 from headrace.sources import SOURCES
 from headrace.sources.read_description import describe_read
@@ -127,6 +128,10 @@ def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Fact
     stream = catalog.streams[name.lower()]
     secret, access = secrets_of(stream), describe_read(stream)
     facts: Facts = [["name", stream.name], ["source", stream.source], ["format", stream.format]]
+    if stream.fed_by is not None:
+        producer = catalog.pipeline(stream.fed_by)
+        state = "" if producer is None else f", which is {producer.state}"
+        facts += [["made of", f"the output of pipeline {stream.fed_by}{state}"]]
     if stream.event_time is not None:
         facts += [["event time", field_at(stream.schema, stream.event_time).name]]
         facts += [["watermark delay", show_interval(stream.delay_us)]]
@@ -183,6 +188,7 @@ def _reason(catalog: Catalog, status: StreamStatus) -> str:
 def _pipeline_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Facts:
     definition = catalog.pipelines[name.lower()].definition
     facts: Facts = [["sql", definition.sql], ["view", _view(catalog, definition.name)]]
+    facts += [["feeds", f"stream {s.name}, {SINKS[FEED.name].guarantee}"] for s in catalog.fed_by(definition.name)]
     facts += [["sinks", ", ".join(s.name for s in definition.sinks) or "none"]]
     facts += [[f"column {i}", f"{f.name} {f.type}"] for i, f in enumerate(definition.program.output)]
     status = _status(streams, name)

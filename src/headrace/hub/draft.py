@@ -7,8 +7,7 @@ their options, and it starts nothing. It ends in a catalog that can be saved who
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
@@ -22,10 +21,25 @@ from headrace.errors import (
     InUse,
     MissingFile,
     NoSink,
+    Span,
     SqlError,
+    StoreDenied,
+    UnknownBucket,
     UnknownTopic,
     UnreadableDirectory,
     UnwritablePath,
+)
+from headrace.hub.chains import (
+    derived_stream,
+    feed_of,
+    outlet_stream,
+    refuse_cycle,
+    refuse_last_outlet,
+    refuse_other_stream,
+    refuse_read_output,
+    unchecked_input,
+    unchecked_stream,
+    without_feed,
 )
 from headrace.hub.effects import ScriptEffects, StreamChange, only_leaves
 from headrace.hub.lookup import (
@@ -58,11 +72,13 @@ from headrace.sinks import SINKS, settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
     AlterPipeline,
+    CreateDerivedStream,
     CreatePipeline,
     CreateSink,
     CreateStream,
     CreateView,
     Drop,
+    Planned,
     Select,
     StartPipeline,
     Statement,
@@ -76,10 +92,17 @@ from headrace.sql import (
     plan_pipeline,
 )
 from headrace.sql.hosts.spark_checker import SparkChecker
+from headrace.sql.parse.statements import DropKind
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.sealing import seal_sink, seal_stream, supply, supply_sink
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import require_savepoint_name
+from headrace.stores.store_options import absolute
+
+# What a script cannot show on a machine on which it will not run.
+_ELSEWHERE = (MissingFile, StoreDenied, UnknownBucket, UnreadableDirectory, UnwritablePath)
+
+NOWHERE = Span("", 0, 0)
 
 
 @dataclass(slots=True)
@@ -134,7 +157,7 @@ class Draft:
         """Notes paths and services that cannot be used from here, if the script will run elsewhere."""
         try:
             yield
-        except (MissingFile, UnreadableDirectory, UnwritablePath, ExternalError) as problem:
+        except (*_ELSEWHERE, ExternalError) as problem:
             if not self.elsewhere:
                 raise
             self.absent.append(problem)
@@ -143,7 +166,7 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateStream) -> Result:
-        self._refuse_other("view", statement)
+        self._refuse_taken("view", statement.name, statement.span)
         new = self._with_dead_letters(_with_absolute_path(define_stream(statement, self.meaning)), statement)
         with self._paths(), at(statement.spans.get("path", statement.span)):
             self._check_source(new)
@@ -220,7 +243,13 @@ class Draft:
         answer = Result(f"created pipeline {statement.name}")
         if old is not None and statement.if_not_exists:
             return kept("pipeline", old.definition.name, self._declares(statement, old.definition))
-        new = self._planned(statement)
+        if self.spark is None and unchecked_input(statement, self.catalog) is not None:
+            for outlet in statement.streams:
+                self.catalog = self.catalog.with_stream(unchecked_stream(outlet.name, statement.name))
+            return answer
+        planned = self._plan(statement)
+        streams = self._outlet_streams(statement, planned)
+        new = self._definition(statement, planned, streams)
         if old is not None:
             if same_pipeline(new, old.definition):
                 return self._resume(old)
@@ -233,6 +262,8 @@ class Draft:
             else:
                 self._leave(old)
                 answer = replaced_pipeline(new, kept_state=False)
+        for stream in streams:
+            self.catalog = self.catalog.with_stream(stream)
         self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
         self._touch(new.program.stream, wait=True)
         return answer
@@ -246,7 +277,7 @@ class Draft:
 
     @_apply.register
     def _(self, statement: CreateView) -> Result:
-        self._refuse_other("stream", statement)
+        self._refuse_taken("stream", statement.name, statement.span)
         old = self.catalog.view(statement.name)
         if old is not None and statement.if_not_exists:
             return kept("view", old.name, (old.query, old.columns) == (statement.query_sql, statement.columns))
@@ -263,6 +294,8 @@ class Draft:
         return replaced_view(new.name, [p.name for p in users if old.name in [v.name for v in p.views]])
 
     def _planned_view(self, statement: CreateView, catalog: Catalog) -> ViewDef:
+        if self.spark is None and unchecked_input(statement.body, catalog) is not None:
+            return define_view(statement, catalog, lambda _: None)[0]
         view, planned = define_view(
             statement, catalog, lambda query: plan_pipeline(query, catalog, self.meaning, self.spark)
         )
@@ -288,14 +321,14 @@ class Draft:
             catalog = self._with_replaced(again, catalog, statement)
         return catalog
 
-    def _refuse_other(self, kind: Literal["stream", "view"], statement: CreateStream | CreateView) -> None:
+    def _refuse_taken(self, kind: Literal["stream", "view"], name: str, span: Span) -> None:
         """Raise AlreadyExists if the name is taken: streams and views share their names."""
-        if is_declared(self.catalog, kind, statement.name):
+        if is_declared(self.catalog, kind, name):
             raise AlreadyExists(
-                f"{statement.name} is a {kind}",
-                advice=f"Use another name, or DROP {kind.upper()} {statement.name} first.",
-                span=statement.span,
-                name=statement.name,
+                f"{name} is a {kind}",
+                advice=f"Use another name, or DROP {kind.upper()} {name} first.",
+                span=span,
+                name=name,
             )
 
     # --- pipelines --------------------------------------------------------------------------------
@@ -309,14 +342,22 @@ class Draft:
 
     def _planned(self, statement: CreatePipeline) -> PipelineDef:
         """The pipeline that a statement declares, as a new instance."""
-        planned = plan_pipeline(statement, self.catalog, self.meaning, self.spark)
+        planned = self._plan(statement)
+        return self._definition(statement, planned, self._outlet_streams(statement, planned))
+
+    def _plan(self, statement: CreatePipeline) -> Planned:
+        return plan_pipeline(statement, self.catalog, self.meaning, self.spark)
+
+    def _definition(self, statement: CreatePipeline, planned: Planned, streams: Sequence[StreamDef]) -> PipelineDef:
+        """The pipeline that a statement declares, as a new instance that feeds `streams`."""
         program, options = planned.program, planned.options
         named = zip(statement.sinks, statement.sink_spans, strict=True)
         stateful = program.ring1 is not None and bool(program.ring1.keys)
+        feeds = tuple(feed_of(stream, planned, statement.span) for stream in streams)
         made = PipelineDef(
             name=statement.name,
             instance=self.catalog.next_instance,
-            sinks=tuple(require_sink(self.catalog, name, span) for name, span in named),
+            sinks=(*(require_sink(self.catalog, name, span) for name, span in named), *feeds),
             program=program,
             buckets=self.buckets if stateful else 1,
             pooled=True,
@@ -330,6 +371,59 @@ class Draft:
             for sink, output in made.outlets:
                 SINKS[sink.kind].require_output(sink, output)
         return made
+
+    # --- chains -----------------------------------------------------------------------------------
+
+    def _outlet_streams(self, statement: CreatePipeline, planned: Planned) -> list[StreamDef]:
+        """The streams that a pipeline feeds: those that its statement names, and those that are declared already."""
+        found = {stream.name.lower(): stream for stream in self.catalog.fed_by(statement.name)}
+        for outlet in statement.streams:
+            self._refuse_taken("view", outlet.name, outlet.span)
+            refuse_other_stream(self.catalog, outlet.name, statement.name, outlet.span)
+            old, new = found.get(outlet.name.lower()), outlet_stream(outlet, statement, planned)
+            if old is not None and outlet.watermark is not None and not _same_time(old, new):
+                raise exists("stream", old.name, outlet.span)
+            found[outlet.name.lower()] = old or new
+        for stream in found.values():
+            refuse_cycle(self.catalog, stream, planned.program.stream, statement.span)
+        return list(found.values())
+
+    @_apply.register
+    def _(self, statement: CreateDerivedStream) -> Result:
+        self._refuse_taken("view", statement.name, statement.span)
+        record = require_pipeline(self.catalog, statement.pipeline, statement.pipeline_span)
+        old = self.catalog.stream(statement.name)
+        planned = self._planned_again(record)
+        new = derived_stream(statement, planned)
+        if old is not None:
+            same = replace(old, sql="") == replace(new, sql="")
+            if statement.if_not_exists or same:
+                return kept("stream", old.name, same)
+            continues = old.fed_by is not None and keeps_progress(old, new)
+            if not (statement.or_replace and continues):
+                raise stream_exists(old, continues, statement.span)
+        refuse_cycle(self.catalog, new, record.definition.program.stream, statement.span)
+        feed = feed_of(new, planned, statement.span)
+        definition = without_feed(record.definition, new)
+        self._redefine(record, replace(definition, sinks=(*definition.sinks, feed)))
+        if old is not None:
+            return self._change_options(old, new)
+        self.catalog = self.catalog.with_stream(new)
+        return Result(f"created stream {new.name}, the output of pipeline {record.definition.name}")
+
+    def _planned_again(self, record: PipelineRecord) -> Planned:
+        """The plan of a declared pipeline, with the views as they were."""
+        (statement,) = parse_script(record.definition.sql)
+        assert isinstance(statement, CreatePipeline)
+        catalog = self.catalog.with_views(record.definition.views)
+        planned = plan_pipeline(statement, catalog, self.meaning, self.spark)
+        return replace(planned, program=record.definition.program)
+
+    def _redefine(self, record: PipelineRecord, definition: PipelineDef) -> None:
+        """Change the outlets of a pipeline. It keeps its instance and its state."""
+        self.catalog = self.catalog.with_pipeline(replace(record, definition=definition))
+        if record.desired == "running":
+            self._touch(definition.program.stream, wait=True)
 
     def _resume(self, record: PipelineRecord) -> Result:
         """CREATE of a pipeline as it is declared: one that failed is started again, without state."""
@@ -347,19 +441,60 @@ class Draft:
             if statement.if_exists:
                 return Result(f"there is no {kind} {name}")
             require(self.catalog, kind, name, span)
+        also = self._drop_readers(kind, name) if statement.cascade else []
+        warnings = self._drop(kind, name, span)
+        return Result(f"dropped {kind} {name}" + (f" and {', '.join(also)}" if also else ""), warnings=warnings)
+
+    def _drop(self, kind: DropKind, name: str, span: Span) -> tuple[str, ...]:
+        """Remove one declaration. Returns the warnings."""
         warnings: tuple[str, ...] = ()
         if kind == "pipeline":
+            refuse_read_output(self.catalog, name, span)
+            for stream in self.catalog.fed_by(name):
+                warnings += self._drop_stream(stream)
             self._leave(require_pipeline(self.catalog, name, span))
         elif kind == "stream":
             refuse_stream_in_use(self.catalog, name, span)
-            self._dropped.append(name)
-            warnings = (lost_with(self.catalog.streams[name.lower()]),)
+            stream = self.catalog.streams[name.lower()]
+            producer = None if stream.fed_by is None else self.catalog.pipeline(stream.fed_by)
+            if producer is not None:
+                refuse_last_outlet(producer.definition, stream, span)
+                self._redefine(producer, without_feed(producer.definition, stream))
+            return self._drop_stream(stream)
         elif kind == "view":
             refuse_view_in_use(self.catalog, name, span)
         else:
             refuse_sink_in_use(self.catalog, name, span)
         self.catalog = self.catalog.without(kind, name)
-        return Result(f"dropped {kind} {name}", warnings=warnings)
+        return warnings
+
+    def _drop_stream(self, stream: StreamDef) -> tuple[str, ...]:
+        self._dropped.append(stream.name)
+        self.catalog = self.catalog.without("stream", stream.name)
+        return (lost_with(stream),)
+
+    def _drop_readers(self, kind: DropKind, name: str) -> list[str]:
+        """Remove everything that reads a stream, a view, or the output of a pipeline, the last in a chain first.
+        Returns what was removed, in words."""
+        dropped: list[str] = []
+        readers: list[tuple[DropKind, str]] = []
+        if kind == "pipeline":
+            for stream in self.catalog.fed_by(name):
+                dropped += self._drop_readers("stream", stream.name)
+        if kind in ("stream", "view"):
+            readers += [("view", view) for view in self.catalog.views_over(name)]
+        if kind == "stream":
+            readers += [("pipeline", record.definition.name) for record in self.catalog.of_stream(name)]
+        if kind == "view":
+            records = self.catalog.pipelines.values()
+            using = [r.definition for r in records if name.lower() in (v.name.lower() for v in r.definition.views)]
+            readers += [("pipeline", definition.name) for definition in using]
+        for reader, found in readers:
+            if is_declared(self.catalog, reader, found):  # it may have gone with another one
+                dropped += self._drop_readers(reader, found)
+                self._drop(reader, found, NOWHERE)
+                dropped.append(f"{reader} {found}")
+        return dropped
 
     @_apply.register
     def _(self, statement: StartPipeline) -> Result:
@@ -462,7 +597,12 @@ class Draft:
         self._changes[change.stream] = change
 
 
+def _same_time(old: StreamDef, new: StreamDef) -> bool:
+    """True if two streams have the same event time and watermark."""
+    return (old.event_time, old.delay_us) == (new.event_time, new.delay_us)
+
+
 def _with_absolute_path(stream: StreamDef) -> StreamDef:
     """`stream` with absolute paths: the planning process and later runs may have another working directory."""
-    settled = {k: os.path.abspath(v) if k.lower() == "path" else v for k, v in stream.options.items()}
+    settled = {k: absolute(v) if k.lower() == "path" else v for k, v in stream.options.items()}
     return replace(stream, options=settled)

@@ -72,6 +72,14 @@ def plan_look(draft: Draft, statement: Select) -> LookPlan:
     pipeline = draft.planned_select(query, name, sink)
     stream = draft.catalog.streams[pipeline.program.stream.lower()]
     copied = not draft.catalog.running(stream.name)
+    if copied and stream.fed_by is not None:
+        raise StreamIdle(
+            f"no pipeline reads stream {stream.name}",
+            advice=f"Its rows wait for the first pipeline, and a SELECT would have to read them a second time. SELECT "
+            f"from what pipeline {stream.fed_by} reads, or create a pipeline that reads {stream.name}.",
+            span=statement.span,
+            name=stream.name,
+        )
     if copied and SOURCES[stream.source].pushed:
         raise StreamIdle(
             f"no pipeline reads stream {stream.name}, so it receives nothing",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 
 from headrace.errors import InternalError
@@ -77,6 +77,8 @@ class Questions:
         # EXPLAIN does not start Spark, except for its formatted plan.
         spark = self.spark if self.spark is not None and (self.spark.at_hand or statement.mode == "formatted") else None
         planned = plan_pipeline(target, catalog, self.meaning, spark)
+        if statement.target is None:  # it may feed streams that were declared after it
+            planned = replace(planned, sinks=record.definition.sinks)
         live = live_stream(self.streams, planned.program.stream)
         if statement.mode == "json":
             return Result(explain_json(planned, live))

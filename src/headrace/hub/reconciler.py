@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from headrace.base.background import BackgroundQueue
-from headrace.base.durable import state_errors
+from headrace.base.durable import private_directory, state_errors
 from headrace.errors import DiskFull, HeadraceError, StateUnavailable, StopTimeout, UnknownStream
+from headrace.hub.chains import connected, in_order
 from headrace.hub.damage import DamagedStreams, stored_failures
 from headrace.hub.declarations import Declarations
 from headrace.hub.effects import DeclaredScript, ScriptEffects, StreamChange
@@ -169,8 +170,10 @@ class Reconciler:
         return self._state.stream(name.lower())
 
     def started(self) -> list[StreamRuntime]:
-        """The streams whose query was started and not stopped, dead ones included."""
-        return self._runtimes.started()
+        """The streams whose query was started and not stopped, dead ones included. A stream that a pipeline feeds comes
+        after the one that the pipeline reads."""
+        found = {runtime.stream.name: runtime for runtime in self._runtimes.started()}
+        return [found[name] for name in in_order(self.catalog, list(found))]
 
     # --- recovery ---------------------------------------------------------------------------------
 
@@ -183,6 +186,8 @@ class Reconciler:
         for stream in self.catalog.streams:
             self._read_failures(stream)
         self.reserve.with_room(self.declarations.reopened)
+        with state_errors(self._state.path):
+            self._make_feeds()
         for stream in set(self.catalog.streams) - self._damaged.names():
             self._continue(stream)
 
@@ -232,8 +237,15 @@ class Reconciler:
                 # Once streams are gone, half of the script is stored, so the other half must follow.
                 must = leaves_only or bool(dropped)
                 self.reserve.with_room(partial(self.declarations.save, after), needed=must)
+            self._make_feeds()
         quick = tuple(p for change in effects.changes for p in change.quick)
         return DeclaredScript(before, after, changes, quick)
+
+    def _make_feeds(self) -> None:
+        """Make the directories of streams that pipelines feed: a pipeline drops the rows of a stream without one."""
+        for stream in self.catalog.streams.values():
+            if stream.fed_by is not None:
+                private_directory(self.stream_directory(stream.name))
 
     def carry_out(self, script: DeclaredScript) -> None:
         """Bring the streams of a script in line with it. If that fails, roll the script back and raise. A StopTimeout
@@ -262,6 +274,7 @@ class Reconciler:
             changed = {n for n in after.streams if not _continues(self.catalog.stream(n), catalog.stream(n))}
             self.reserve.with_room(partial(self._forget, changed))
             self.reserve.with_room(partial(self.declarations.save, catalog))
+            self._make_feeds()
             cancelled = withdrawn(catalog, before, after)
             for name in script.streams & set(catalog.streams):
                 runtime, pipelines, exits = self.runtime(name), catalog.running(name), catalog.ended_on(name)
@@ -355,7 +368,9 @@ class Reconciler:
 
     def _to_copy(self, stream: str | None) -> dict[str, StreamRuntime]:
         self.declarations.require_open()
-        names = [stream.lower()] if stream is not None else sorted({*self.catalog.streams} - {*self.catalog.looks})
+        # A stream and what is made of it are one state: the rows between them are in the savepoint, too.
+        chain = set() if stream is None else connected(self.catalog, stream)
+        names = sorted(chain if stream is not None else {*self.catalog.streams} - {*self.catalog.looks})
         if not names:
             raise UnknownStream("there is no stream to take a savepoint of", advice="Create one first.")
         return {name: self.runtime(name) for name in names}

@@ -33,20 +33,26 @@ class Shutdown:
         dead: dict[StreamRuntime, StreamFailed] = {}
         for runtime in self._reconciler.started():
             try:
-                if not runtime.wait_exhausted(_left(deadline)) or self._draining:
+                if not self._exhausted(runtime, deadline) or self._draining:
                     return False
             except StreamFailed as problem:
                 dead[runtime] = problem
         while runtimes := [r for r in self._reconciler.started() if r not in dead]:
-            for runtime in runtimes:
+            for runtime in runtimes:  # a stream that a pipeline feeds gets that pipeline's last rows before it ends
                 try:
-                    if not self._end(runtime, deadline):
+                    if not self._exhausted(runtime, deadline) or not self._end(runtime, deadline):
                         return False
                 except StreamFailed as problem:
                     dead[runtime] = problem
         for first in dead.values():
             raise first
         return True
+
+    def _exhausted(self, runtime: StreamRuntime, deadline: float | None) -> bool:
+        """Wait until a source has ended. Streams come in the order of their chain, so nothing feeds it any more."""
+        if runtime.stream.fed_by is not None:
+            runtime.look_again()
+        return runtime.wait_exhausted(_left(deadline))
 
     def _end(self, runtime: StreamRuntime, deadline: float | None) -> bool:
         """Close all windows of a stream and stop it, unless a pipeline joins meanwhile. False if time ran out."""

@@ -204,7 +204,9 @@ class MqttLink(asyncio.Protocol):
                     held.append((found.mid, known))
                 elif found.qos == 1:
                     acks.append(mqtt.acknowledge(mqtt.PUBACK, found.mid))
-                frames.append(frame(found.topic, found.payload, now, found.qos, found.retain))
+                frames.append(
+                    frame(topic=found.topic, payload=found.payload, arrival=now, qos=found.qos, retained=found.retain)
+                )
             elif packet.kind == mqtt.PUBREL:
                 mid, _ = mqtt.acknowledged(packet)
                 session.held.pop(mid, None)

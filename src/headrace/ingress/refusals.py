@@ -126,19 +126,3 @@ TOO_MANY_CONNECTIONS = Refusal(
     advice="Use fewer connections; the limit is the stream's option max_connections.",
     header="Retry-After: 1",
 )
-REFUSALS = (
-    BAD_REQUEST,
-    BODY_DAMAGED,
-    UNAUTHORIZED,
-    UNKNOWN_STREAM,
-    METHOD_NOT_ALLOWED,
-    REQUEST_TIMEOUT,
-    LENGTH_REQUIRED,
-    BODY_TOO_LARGE,
-    UNSUPPORTED_ENCODING,
-    EXPECTATION_FAILED,
-    OVERLOADED,
-    HEADERS_TOO_LARGE,
-    UNSUPPORTED_TRANSFER,
-    TOO_MANY_CONNECTIONS,
-)

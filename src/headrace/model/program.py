@@ -25,6 +25,7 @@ from headrace.model.schema import BIGINT, BINARY, NESTED, STRING, DataType, Fiel
 # When a group is emitted: once, when its window closes; in every epoch that changed it; once, when it first appears.
 Emit = Literal["close", "changes", "first"]
 MEMBER = "_member"
+DERIVED = "pipeline"  # the source of a stream that a pipeline feeds
 WindowKind = Literal["tumble", "hop", "cumulate", "session"]
 
 # The columns of a dead letter. `column` is NULL for bad structure. `raw` is the rejected record without its delimiter,
@@ -322,6 +323,11 @@ class StreamDef:
     metadata: tuple[MetadataColumn, ...] = ()
     computed: tuple[ComputedColumn, ...] = ()
     padded: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def fed_by(self) -> str | None:
+        """The pipeline whose output the stream is. None for a stream with a source of its own."""
+        return self.options["pipeline"] if self.source == DERIVED else None
 
     @property
     def in_records(self) -> tuple[int, ...]:

@@ -119,7 +119,9 @@ class Decoder:
         if not computed:
             return decoded
         bad = decoded.bad if kept is None else decoded.bad.renumbered(kept)
-        arrays, found = evaluate(computed, self._stream.schema, decoded.rows, decoded.columns, bad)
+        arrays, found = evaluate(
+            computed=computed, schema=self._stream.schema, rows=decoded.rows, columns=decoded.columns, bad=bad
+        )
         more = self._layout.bad_values(chunk, indexed, found, kept) if found else NOTHING_BAD
         return Decoded(decoded.rows, {**decoded.columns, **arrays}, decoded.bad.plus(more))
 

@@ -44,7 +44,9 @@ def explained(
     for candidate in program.ring0.fallible:
         row = first_failing(program.meaning, candidate.sql, rows)
         if row is not None:
-            return _failure(failure, candidate, schema, rows.slice(row, 1), place_of)
+            return _failure(
+                failure=failure, candidate=candidate, schema=schema, row=rows.slice(row, 1), place_of=place_of
+            )
     return problem
 
 

@@ -36,7 +36,7 @@ from headrace.ring0.validity import Judge, policy_of
 from headrace.sinks.sink_kind import SinkKey
 from headrace.sources.badfiles import BadRange
 from headrace.sources.extent import BAD_FILE
-from headrace.sources.source_kind import InputSplit, LocatesLines, RawChunk, ReadsLate
+from headrace.sources.source_kind import CarriesTime, InputSplit, LocatesLines, RawChunk, ReadsLate
 
 
 def run_task(given: TaskInput) -> Iterator[list[Row]]:
@@ -96,6 +96,8 @@ class _Task:
                 self.unreadable.append(chunk.unreadable)
             else:
                 self._decode_or_report(chunk, decoder, split)
+        if isinstance(split, CarriesTime) and split.timed:
+            self.max_time = split.event_time
         began = time.perf_counter()
         self.passes.fold()
         self.working += time.perf_counter() - began

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +22,7 @@ from headrace.sinks.noop import NOOP
 from headrace.sinks.parquet import PARQUET
 from headrace.sinks.postgres import POSTGRES
 from headrace.sinks.sink_kind import DriverSink, SinkKey, SinkKind, Staged, TaskSink
+from headrace.stores.store_options import absolute
 
 SINKS: Registry[SinkKind[Any]] = Registry(
     "headrace.sinks",
@@ -44,9 +44,7 @@ def settle_sink(sink: SinkDef, known: bool = False) -> SinkDef:
     except ExternalError as problem:
         if not (known and problem.retry_helps):
             raise
-    settled = {
-        name: os.path.abspath(value) if name.lower() in kind.paths else value for name, value in sink.options.items()
-    }
+    settled = {name: absolute(value) if name.lower() in kind.paths else value for name, value in sink.options.items()}
     return replace(sink, options=settled)
 
 

@@ -1,7 +1,7 @@
 """The delta sink: appends to a Delta Lake table, exactly once.
 
 Unit of commit: the epoch. Tasks stage Parquet files as every file sink does (`headrace.sinks.file_sink`). Where that
-renames them to their visible names, this sink renames them into the table and commits a transaction that adds them.
+gives them their visible names, this sink moves them into the table and commits a transaction that adds them.
 Before that, nobody reads them: readers of Delta tables open only files that the log names.
 
 **Why it is exactly once.** The transaction carries the application transaction id (checkpoint, sink, instance) with the
@@ -14,7 +14,6 @@ mistaken for another.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,10 +31,13 @@ from headrace.errors import MissingPackage, SinkFailed, SinkMismatch, SinkRefuse
 from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileSink, FileTask
+from headrace.sinks.outputs import FileOutput, output_of
 from headrace.sinks.parquet import ParquetSettings, write_parquet
 from headrace.sinks.partitions import DEFAULT
 from headrace.sinks.sink_kind import SinkKey, SinkKind
-from headrace.sinks.sink_paths import check_file_output, check_path
+from headrace.sinks.sink_paths import STORE_SECRETS, check_file_output, check_path, writing
+from headrace.stores.object_store import ANSWER_SECONDS, CONNECT_SECONDS, coded_store_error
+from headrace.stores.store_options import AZURE, GCS, S3, StoreAccess, is_remote
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -53,9 +55,18 @@ class DeltaSink(FileSink):
 
     guarantee = _GUARANTEE
 
-    def __init__(self, root: Path, sink: str, partition_by: tuple[str, ...], output: Schema) -> None:
+    def __init__(
+        self,
+        root: Path | FileOutput,
+        sink: str,
+        partition_by: tuple[str, ...],
+        output: Schema,
+        options: dict[str, str] | None = None,
+    ) -> None:
+        """`options` are those of delta-rs for a table on an object store."""
         super().__init__(root, sink, "parquet")
         self._partition_by, self._schema = list(partition_by), output.arrow
+        self._uri, self._options = self.output.shown, options
 
     def ahead(self, key: SinkKey) -> int:
         with self._talking():
@@ -68,8 +79,7 @@ class DeltaSink(FileSink):
         with self._talking():
             table = self._table()
             if table is not None and self._version(table, key) > key.epoch:
-                later = [path for path, epoch in self._shown(key) if epoch > key.epoch]
-                self._take_out(table, key, {os.path.relpath(path, self.paths.root) for path in later})
+                self._take_out(table, key, {name for name, epoch in self._shown(key) if epoch > key.epoch})
         super().rewind(key)
 
     def _take_out(self, table: DeltaTable, key: SinkKey, later: set[str]) -> None:
@@ -107,17 +117,15 @@ class DeltaSink(FileSink):
     def _added(self, name: str) -> Any:
         from deltalake.transaction import AddAction
 
-        path = self.paths.root / name
-        rows = pq.read_metadata(path).num_rows
+        with self.output.local([name]) as (path,):
+            rows = pq.read_metadata(path).num_rows
         values = [part.partition("=")[2] for part in name.split("/")[:-1]]
         partition = {
             column: None if value == DEFAULT else unquote(value)
             for column, value in zip(self._partition_by, values, strict=True)
         }
-        found = path.stat()
-        return AddAction(
-            name, found.st_size, partition, int(found.st_mtime * 1000), True, json.dumps({"numRecords": rows})
-        )
+        found = self.output.info(name)
+        return AddAction(name, found.size, partition, int(found.mtime * 1000), True, json.dumps({"numRecords": rows}))
 
     def _application(self, key: SinkKey) -> str:
         return f"headrace-{self.paths.writer(key)}-{key.instance}"
@@ -128,12 +136,20 @@ class DeltaSink(FileSink):
         return -1 if found is None else int(found)
 
     def _table(self) -> DeltaTable | None:
-        table = _package().DeltaTable
-        return table(str(self.paths.root)) if table.is_deltatable(str(self.paths.root)) else None
+        package = _package()
+        try:  # `is_deltatable` would keep Python's lock while it waits for a store
+            found: DeltaTable = package.DeltaTable(self._uri, storage_options=self._options)
+        except package.exceptions.TableNotFoundError:
+            return None
+        return found
 
     def _created(self) -> DeltaTable:
         made: DeltaTable = _package().DeltaTable.create(
-            str(self.paths.root), schema=self._schema, partition_by=self._partition_by, mode="ignore"
+            self._uri,
+            schema=self._schema,
+            partition_by=self._partition_by,
+            mode="ignore",
+            storage_options=self._options,
         )
         return made
 
@@ -144,7 +160,7 @@ class DeltaSink(FileSink):
         for field in self._schema:
             if _stored(found.get(field.name)) != _stored(field.type):
                 raise SinkMismatch(
-                    f"the Delta table {self.paths.root} has no column {field.name} of type {field.type}",
+                    f"the Delta table {self._uri} has no column {field.name} of type {field.type}",
                     advice="Add the column to the table, or write to another path. Then start the pipeline again: "
                     "nothing is lost.",
                     sink=self.paths.sink,
@@ -153,7 +169,7 @@ class DeltaSink(FileSink):
         partitions = list(table.metadata().partition_columns)
         if partitions != self._partition_by:
             raise SinkMismatch(
-                f"the Delta table {self.paths.root} is partitioned by {partitions}, the sink by {self._partition_by}",
+                f"the Delta table {self._uri} is partitioned by {partitions}, the sink by {self._partition_by}",
                 advice=f"Set partition_by = '{','.join(partitions)}', or write to another path.",
                 sink=self.paths.sink,
             )
@@ -164,12 +180,17 @@ class DeltaSink(FileSink):
         package = _package()
         try:
             yield
-        except package.exceptions.DeltaError as problem:
+        except (package.exceptions.DeltaError, OSError) as problem:
+            if self._options is not None:
+                with writing(self.paths):
+                    raise coded_store_error(problem, StoreAccess(self._uri), "commit to the Delta table") from problem
+            if isinstance(problem, OSError):
+                raise
             raise SinkFailed(
-                f"sink {self.paths.sink} cannot commit to the Delta table {self.paths.root}: {problem}",
+                f"sink {self.paths.sink} cannot commit to the Delta table {self._uri}: {problem}",
                 advice="Check the table's log, then start the pipeline again. The sink writes this epoch first.",
                 sink=self.paths.sink,
-                path=str(self.paths.root),
+                path=self._uri,
             ) from problem
 
 
@@ -198,11 +219,37 @@ def _check(settings: DeltaSettings) -> None:
 
 def _task(sink: SinkDef, settings: DeltaSettings) -> FileTask:
     write = partial(write_parquet, compression=settings.compression)
-    return FileTask(Path(settings.path), sink.name, write, partition_by=settings.partition_by)
+    return FileTask(output_of(settings), sink.name, write, partition_by=settings.partition_by)
 
 
 def _driver(sink: SinkDef, settings: DeltaSettings, output: Schema) -> DeltaSink:
-    return DeltaSink(Path(settings.path), sink.name, settings.partition_by, output)
+    options = delta_options(StoreAccess.of(settings)) if is_remote(settings.path) else None
+    return DeltaSink(output_of(settings), sink.name, settings.partition_by, output, options)
+
+
+def delta_options(access: StoreAccess) -> dict[str, str]:
+    """The options of delta-rs for a store. What is not given comes from the environment. S3 servers must support
+    conditional puts (If-None-Match), as Amazon's does: a commit of the log depends on it."""
+    found = {"timeout": f"{int(ANSWER_SECONDS)}s", "connect_timeout": f"{int(CONNECT_SECONDS)}s", "max_retries": "3"}
+    address = access.address or ""
+    if access.scheme in S3:
+        given = {
+            "AWS_ENDPOINT_URL": address,
+            "AWS_REGION": access.region,
+            "AWS_ACCESS_KEY_ID": access.access_key,
+            "AWS_SECRET_ACCESS_KEY": access.secret_key,
+            "AWS_SESSION_TOKEN": access.session_token,
+        }
+    elif access.scheme in AZURE:
+        given = {
+            "AZURE_STORAGE_ACCOUNT_NAME": access.account,
+            "AZURE_STORAGE_ACCOUNT_KEY": access.secret_key,
+            "AZURE_ENDPOINT_URL": address,
+        }
+    else:
+        given = {"GOOGLE_BASE_URL": address} if access.scheme in GCS else {}
+    found |= {name: value for name, value in given.items() if value}
+    return found | ({"AWS_ALLOW_HTTP": "true", "allow_http": "true"} if address.startswith("http://") else {})
 
 
 DELTA = SinkKind(
@@ -215,4 +262,5 @@ DELTA = SinkKind(
     check_settings=_check,
     check_output=check_file_output,
     paths=("path",),
+    task_secrets=STORE_SECRETS,
 )

@@ -19,7 +19,8 @@ which read it: the Spark query of a pipeline on the dedicated host, or a stream 
   close.
 - *Loss*. Rows that the strategy `drop` dropped are counted in the epoch that they belong to. Nothing else is left out.
 - *Retention*. Epochs from the smallest position of all consumers on are kept. Without a consumer everything is kept.
-  Register before the first row that you need is written. The newest epoch always stays: it holds the position count.
+  Register before the first row that you need is written. The manifests of the newest epoch always stay: they hold the
+  position count, and show what a re-run of that epoch must not write again.
 - *Damage*. A manifest or a segment that is missing, torn or changed is StateDamaged with the path of the file. No row
   of a damaged segment is returned.
 
@@ -83,6 +84,11 @@ class FeedEpoch:
     def bytes(self) -> int:
         return sum(s.bytes for s in self.segments)
 
+    def same_epoch(self, other: FeedEpoch) -> bool:
+        """True if both are the output of one epoch. Two pipelines write to a feed in the epoch in which one replaces
+        the other."""
+        return (self.checkpoint, self.epoch) == (other.checkpoint, other.epoch)
+
 
 @dataclass(frozen=True, slots=True)
 class FeedBacklog:
@@ -101,6 +107,12 @@ class _Position:
 def feed_directory(stream_directory: Path, instance: int) -> Path:
     """The feed of an instance of a stream."""
     return stream_directory / FEEDS / str(instance)
+
+
+def stream_feed(stream_directory: Path) -> Path:
+    """The feed whose rows a stream is made of. It belongs to the stream that reads it, not to the one that is read by
+    the pipeline: pipelines may be replaced."""
+    return stream_directory / "input"
 
 
 class FeedLog:
@@ -237,14 +249,16 @@ class FeedLog:
             return
         kept = self.positions()
         with state_errors(self.directory):
+            newest = self.epoch(kept[-1]) if kept else None
             for position in kept[:-1]:
-                if position >= needed:
+                if position >= needed or (newest is not None and newest.same_epoch(self.epoch(position))):
                     break
                 for directory in {(self.segments / s.file).parent for s in self.epoch(position).segments}:
                     shutil.rmtree(directory, ignore_errors=True)
                 self.path(position).unlink(missing_ok=True)
-            if kept and kept[-1] < needed:  # the newest manifest stays, its rows need not
-                for segment in self.epoch(kept[-1]).segments:
+            # The newest manifests stay, their rows need not: the stream may run its newest epoch again.
+            for position in self.positions():
+                for segment in self.epoch(position).segments if position < needed else ():
                     (self.segments / segment.file).unlink(missing_ok=True)
 
     def _consumer(self, name: str) -> Path:

@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,12 +32,13 @@ import pyarrow as pa
 
 from headrace.base.durable import fsync, private_directory
 from headrace.base.faults import fault_point
-from headrace.base.options import choice, option, size
+from headrace.base.options import choice, integer, option, size, text
 from headrace.errors import EpochMismatch
-from headrace.model.program import SinkDef
+from headrace.model.program import PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import store, stored
-from headrace.sinks.feed_log import FEEDS, FeedEpoch, FeedLog, FeedSegment, sync_names, write_segment
+from headrace.sinks.feed_log import FEEDS, FeedEpoch, FeedLog, FeedSegment, stream_feed, sync_names, write_segment
+from headrace.sinks.outputs import LocalOutput
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.sink_paths import SinkPaths, writing
 from headrace.sinks.staged_sink import StagedSettings
@@ -65,9 +66,32 @@ class FeedSettings(StagedSettings):
             return self.limit
         return SPILL_BYTES if self.strategy == "spill" else PAUSE_BYTES
 
+    stream: str | None = option(text, help="the directory of the stream that is made of these rows")
+    shift: int | None = option(
+        integer(-(1 << 62), 1 << 62), help="how far the event time of these rows is ahead of the watermark"
+    )
+
     def directory(self, instance: int) -> Path:
-        """The feed of an instance."""
+        """The feed of an instance, or that of the stream that is made of its rows."""
+        if self.stream is not None:
+            return stream_feed(self._streams / self.stream)
         return Path(self.staging).parent / FEEDS / str(instance)
+
+    @property
+    def abandoned(self) -> bool:
+        """True if the stream that is made of these rows was dropped. The hub made its directory when the stream was
+        declared."""
+        return self.stream is not None and not (self._streams / self.stream).is_dir()
+
+    @property
+    def _streams(self) -> Path:
+        return Path(self.staging).parent.parent
+
+    def event_time(self, watermark: int | None) -> int | None:
+        """How far the event time of the rows has come when the stream has this watermark."""
+        if self.stream is None or watermark is None:
+            return watermark
+        return None if self.shift is None else watermark + self.shift
 
 
 def feed_settings(sink: SinkDef) -> FeedSettings:
@@ -81,6 +105,31 @@ def is_full(settings: FeedSettings, log: FeedLog) -> bool:
     return settings.strategy != "drop" and log.backlog().bytes >= settings.most
 
 
+class FeedWatch:
+    """Finds the feeds of a stream that are full. Remembers the manifests that it has parsed, because the planner asks
+    at every poll. One thread at a time."""
+
+    def __init__(self, stream_directory: Path) -> None:
+        self._staging = stream_directory / "staging"  # as `headrace.sinks.staging` has it
+        self._logs: dict[Path, FeedLog] = {}
+
+    def full(self, pipelines: Iterable[PipelineDef]) -> list[str]:
+        """The pipelines whose feeds make the stream pause, by name."""
+        found: dict[Path, FeedLog] = {}
+        full: dict[str, None] = {}
+        for pipeline, sink in ((p, s) for p in pipelines for s in p.sinks if s.kind == NAME):
+            settings = feed_settings(replace(sink, options={"staging": str(self._staging), **sink.options}))
+            place = settings.directory(pipeline.instance)
+            found[place] = self._logs.get(place) or FeedLog(place)
+            if is_full(settings, found[place]):
+                full[pipeline.name] = None
+        self._logs = found
+        return list(full)
+
+
+NOWHERE = Staged(0)  # the receipt for rows of a stream that was dropped
+
+
 class FeedTask:
     """The task side: each call writes one durable segment."""
 
@@ -88,6 +137,8 @@ class FeedTask:
         self._sink, self._settings = sink, settings
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
+        if self._settings.abandoned:
+            return NOWHERE
         directory = FeedLog(self._settings.directory(key.instance)).segments
         name = f"{_tag(key)}/{uuid.uuid4().hex}"
         with _writing(self._sink.name, directory):
@@ -96,6 +147,8 @@ class FeedTask:
             except BaseException:
                 with contextlib.suppress(OSError):  # half a file must not use the disk space that the stream waits for
                     (directory / name).unlink(missing_ok=True)
+                if self._settings.abandoned:
+                    return NOWHERE
                 raise
         fault_point("after-feed-segment")
         return Staged(written.rows, file=json.dumps([written.file, written.rows, written.bytes, written.crc]))
@@ -111,12 +164,16 @@ class FeedSink:
         self._logs: dict[int, FeedLog] = {}
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
+        if self._settings.abandoned:
+            return
         with self._at(key) as log:
             if not self.committed(key) and self._promised(key, log) is None:
                 self._prepare(key, log)
                 store(log.directory / "promise.json", self._made(key, staged, log))
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
+        if self._settings.abandoned:
+            return 0
         with self._at(key) as log:
             done = self._found(key, log)
             if done is None:
@@ -173,7 +230,9 @@ class FeedSink:
             self._logs.clear()
 
     def forget(self, key: SinkKey) -> None:
-        """The instance is dropped, and its feed with it."""
+        """The instance is dropped, and its feed with it. The feed of a stream stays as long as the stream."""
+        if self._settings.stream is not None:
+            return
         with self._at(key) as log:
             shutil.rmtree(log.directory, ignore_errors=True)
             with contextlib.suppress(OSError):  # other feeds may be there
@@ -191,8 +250,13 @@ class FeedSink:
 
     def _found(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
         """The manifest of this key. Only the newest epoch is ever run again."""
-        newest = log.newest()
-        return newest if newest is not None and _is_of(newest, key) else None
+        for position in reversed(log.positions()):
+            found = log.epoch(position)
+            if _is_of(found, key):
+                return found
+            if (found.checkpoint, found.epoch) != (key.checkpoint, key.epoch):
+                break
+        return None
 
     def _promised(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
         found = stored(FeedEpoch, log.directory / "promise.json")
@@ -203,9 +267,9 @@ class FeedSink:
         return [e for e in kept if (e.checkpoint, e.instance) == (key.checkpoint, key.instance)]
 
     def _made(self, key: SinkKey, staged: list[Staged], log: FeedLog) -> FeedEpoch:
-        segments = tuple(FeedSegment(*json.loads(s.file)) for s in staged)
+        segments = tuple(FeedSegment(*json.loads(s.file)) for s in staged if s.file)
         newest, mark = log.newest(), key.mark
-        watermark = None if mark is None else mark.watermark
+        watermark = self._settings.event_time(None if mark is None else mark.watermark)
         before = None if newest is None else newest.watermark
         if before is not None and (watermark is None or watermark < before):
             watermark = before
@@ -255,12 +319,12 @@ def _says_nothing(made: FeedEpoch, log: FeedLog) -> bool:
 
 def _tag(key: SinkKey) -> str:
     """The directory of an epoch's segments. Two checkpoints of a stream never share one."""
-    return f"{key.checkpoint[:16]}-{key.epoch}"
+    return f"{key.checkpoint[:16]}-{key.instance}-{key.epoch}"
 
 
 @contextmanager
 def _writing(name: str, directory: Path) -> Iterator[None]:
-    with writing(SinkPaths(directory, name)):
+    with writing(SinkPaths(LocalOutput(directory), name)):
         yield
 
 

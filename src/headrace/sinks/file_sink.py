@@ -7,6 +7,8 @@
 
 With `roll_size` or `roll_age`, `headrace.sinks.rolling` joins the files of several epochs before they become visible.
 
+`<path>` is a directory, or a prefix of an object store (`headrace.sinks.outputs`).
+
 A manifest has a checksum. One that does not match it is StateDamaged with its path, and nothing is renamed or deleted.
 
 `writer` identifies (checkpoint, sink name), so pipelines, sinks and hubs may share a directory.
@@ -18,9 +20,11 @@ and sync them to disk. The driver collects their receipts and commits:
    manifest stays valid, and the files that this run staged are deleted. The manifest has a digest of the epoch's input.
    If it is not the digest of this run, nothing is deleted and EpochMismatch is raised.
 2. *Write the manifest* (temporary file, fsync, rename, fsync of the directory), or rename the promise to it. The rename
-   is **the commit point**: before it nothing of the epoch is visible, after it all of it will be.
+   is **the commit point**: before it nothing of the epoch is visible, after it all of it will be. On an object store
+   the put of the manifest is the commit point: a put is atomic.
 3. *Roll forward*: rename every staged file to the name in the manifest. A file that is no longer staged was renamed by
-   an earlier run. The manifest fixes the names, so doing this twice is the same as doing it once.
+   an earlier run. The manifest fixes the names, so doing this twice is the same as doing it once. On an object store
+   every staged object is copied, on the server. A copy is atomic, and a repeated one changes nothing.
 4. *Clean up*: delete the staging directories of this and older epochs of the same instance (orphans of failed attempts)
    and the manifests before the previous epoch. Spark runs only the newest epoch again, so no older key comes back.
 
@@ -28,17 +32,15 @@ A **promise** is a manifest under another name. All sinks of a pipeline promise 
 commits it. So if one sink has committed, the others can commit too, whatever happens in between: with a promise, no
 task has to run again. The first promise of an epoch stays valid; only `discard` takes it back.
 
-After a crash at any point the same epoch is run again and begins with step 1. A file is renamed only when it is
-complete, so a reader never sees half a file. The readers of Spark, pyarrow and pandas ignore names that start with `_`,
-and `.staged` matches no pattern that readers use.
+After a crash at any point the same epoch is run again and begins with step 1. A file gets its visible name only when it
+is complete, so a reader never sees half a file. The readers of Spark, pyarrow and pandas ignore names that start with
+`_`, and `.staged` matches no pattern that readers use.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
 import re
 import uuid
 import zlib
@@ -48,12 +50,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.base.durable import fsync, private_directory, write_atomic
 from headrace.base.faults import fault_point
 from headrace.errors import EpochMismatch, StateDamaged
+from headrace.sinks.outputs import FileOutput, LocalOutput
 from headrace.sinks.partitions import by_partition, directory_of
 from headrace.sinks.sink_kind import SinkKey, Staged
-from headrace.sinks.sink_paths import SinkPaths, writing
+from headrace.sinks.sink_paths import MANIFESTS, STAGING, STORE_ERRORS, SinkPaths, writing
 
 GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
@@ -71,10 +73,15 @@ class FileTask:
     directory of its partition."""
 
     def __init__(
-        self, root: Path, sink: str, write: Write, private: bool = False, partition_by: Sequence[str] = ()
+        self,
+        root: Path | FileOutput,
+        sink: str,
+        write: Write,
+        private: bool = False,
+        partition_by: Sequence[str] = (),
     ) -> None:
         """With `private` only the owner can read what is staged."""
-        self.paths = SinkPaths(root, sink)
+        self.paths = SinkPaths(output(root), sink)
         self._write, self._private, self._partition_by = write, private, tuple(partition_by)
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
@@ -86,19 +93,14 @@ class FileTask:
 
     def _stage(self, table: pa.Table, key: SinkKey) -> str:
         name = f"{self.paths.tag(key)}/{uuid.uuid4().hex}.staged"
-        path = self.paths.staging / name
         with writing(self.paths):
-            private_directory(path.parent) if self._private else path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                self._write(table, path)
-                if self._private:
-                    path.chmod(0o600)
-                fsync(path)
-            except BaseException:
-                with contextlib.suppress(OSError):  # half a file must not use the disk space that the stream waits for
-                    path.unlink(missing_ok=True)
-                raise
+            self.paths.output.stage(f"{STAGING}/{name}", lambda path: self._write(table, path), self._private)
         return name
+
+
+def output(root: Path | FileOutput) -> FileOutput:
+    """The place of files; a path is a directory."""
+    return LocalOutput(root) if isinstance(root, Path) else root
 
 
 class FileSink:
@@ -108,14 +110,15 @@ class FileSink:
     guarantee = GUARANTEE
     private = False  # True: only the owner can read manifests
 
-    def __init__(self, root: Path, sink: str, extension: str) -> None:
-        self.paths = SinkPaths(root, sink)
+    def __init__(self, root: Path | FileOutput, sink: str, extension: str) -> None:
+        self.output = output(root)
+        self.paths = SinkPaths(self.output, sink)
         self._extension = extension
-        self._home = root  # where committed files are put
+        self._home = ""  # the directory where committed files are put, with a slash at its end
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
         with writing(self.paths):
-            if not self.committed(key) and not self.paths.promise(key).exists():
+            if not self.committed(key) and not self.output.exists(self.paths.promise(key)):
                 self._write_manifest(self.paths.promise(key), key, staged)
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
@@ -133,11 +136,11 @@ class FileSink:
 
     def committed(self, key: SinkKey) -> bool:
         with writing(self.paths):
-            return self.paths.manifest(key).exists()
+            return self.output.exists(self.paths.manifest(key))
 
     def verify(self, key: SinkKey) -> None:
         for path in (self.paths.manifest(key), self.paths.promise(key)):
-            with contextlib.suppress(OSError, StateDamaged):  # the commit reports what cannot be read
+            with contextlib.suppress(OSError, StateDamaged, *STORE_ERRORS):  # the commit reports what cannot be read
                 self._read_manifest(path, key)
 
     def discard(self, key: SinkKey) -> None:
@@ -145,7 +148,7 @@ class FileSink:
             if self.committed(key):
                 self.commit(key, [])
             else:
-                self.paths.promise(key).unlink(missing_ok=True)
+                self.output.delete(self.paths.promise(key))
                 self._clean_up(key)
 
     def ahead(self, key: SinkKey) -> int:
@@ -156,40 +159,39 @@ class FileSink:
         """Deletes staged files first and manifests last. So `ahead` finds anything that a later commit could mistake
         for its own, even if the process is killed half way."""
         with writing(self.paths):
-            for path, epoch in self._of_instance(self.paths.staging, key):
+            for name, epoch in self._of_instance(STAGING, key):
                 if epoch > key.epoch:
-                    _remove_directory(path)
+                    self.output.delete_directory(name)
             later = self._later(key)
-            for path in later:
-                path.unlink(missing_ok=True)
+            for name in later:
+                self.output.delete(name)
                 fault_point("rewind-between-files")
-            for directory in (*self._with_parents({path.parent for path in later}), self.paths.manifests):
-                if directory.exists():
-                    fsync(directory)
+            self.output.settle([*later, f"{MANIFESTS}/any"], parents=True)
 
     def forget(self, key: SinkKey) -> None:
         with writing(self.paths):
-            for directory in (self.paths.staging, self.paths.manifests):
-                for path, epoch in self._of_instance(directory, key):
-                    if epoch <= key.epoch:
-                        _remove_directory(path) if path.is_dir() else path.unlink(missing_ok=True)
+            for name, epoch in self._of_instance(STAGING, key):
+                if epoch <= key.epoch:
+                    self.output.delete_directory(name)
+            for name, epoch in self._of_instance(MANIFESTS, key):
+                if epoch <= key.epoch:
+                    self.output.delete(name)
 
-    def _later(self, key: SinkKey) -> list[Path]:
+    def _later(self, key: SinkKey) -> list[str]:
         """The files of later epochs: visible files, then promises and manifests, whose files may not be visible."""
-        later = [path for path, epoch in self._shown(key) if epoch > key.epoch]
-        known = self._of_instance(self.paths.manifests, key)
-        return later + sorted(path for path, epoch in known if epoch > key.epoch)
+        later = [name for name, epoch in self._shown(key) if epoch > key.epoch]
+        known = self._of_instance(MANIFESTS, key)
+        return later + sorted(name for name, epoch in known if epoch > key.epoch)
 
-    def _shown(self, key: SinkKey) -> list[tuple[Path, int]]:
+    def _shown(self, key: SinkKey) -> list[tuple[str, int]]:
         """The visible files of this writer and instance, also those in partitions, with their epoch."""
         begin = f"part-{self.paths.writer(key)}-{key.instance}-"
         found = []
-        for directory, below, names in os.walk(self.paths.root):
-            below[:] = [name for name in below if name != "_headrace"]
-            for name in names:
-                epoch = name.removeprefix(begin).partition("-")[0]
-                if name.startswith(begin) and epoch.isdigit():
-                    found.append((Path(directory, name), int(epoch)))
+        for name in self.output.below("", without="_headrace"):
+            last = name.rpartition("/")[2]
+            epoch = last.removeprefix(begin).partition("-")[0]
+            if last.startswith(begin) and epoch.isdigit():
+                found.append((name, int(epoch)))
         return sorted(found)
 
     def close(self) -> None:
@@ -199,15 +201,17 @@ class FileSink:
         """Commit a promised epoch: rename its promise to its manifest. None if nothing was promised."""
         manifest = self._read_manifest(self.paths.promise(key), key)
         if manifest is not None:
-            os.rename(self.paths.promise(key), self.paths.manifest(key))
-            fsync(self.paths.manifests)
+            self.output.move(self.paths.promise(key), self.paths.manifest(key))
+            self.output.settle([self.paths.manifest(key)])
             fault_point("between-manifest-and-rename")
+            self.output.delete(self.paths.promise(key))
         return manifest
 
-    def _read_manifest(self, path: Path, key: SinkKey) -> dict[str, Any] | None:
-        """The manifest or promise at `path`; None if there is none. Raises EpochMismatch unless it belongs to `key`."""
+    def _read_manifest(self, name: str, key: SinkKey) -> dict[str, Any] | None:
+        """The manifest or promise `name`; None if there is none. Raises EpochMismatch unless it belongs to `key`."""
+        path = self.paths.shown(name)
         try:
-            manifest: dict[str, Any] = json.loads(path.read_text())
+            manifest: dict[str, Any] = json.loads(self.output.read(name))
         except FileNotFoundError:
             return None
         except ValueError as problem:
@@ -225,7 +229,7 @@ class FileSink:
             raise self._mismatch(key, path)
         return manifest
 
-    def _mismatch(self, key: SinkKey, path: Path) -> EpochMismatch:
+    def _mismatch(self, key: SinkKey, path: str) -> EpochMismatch:
         return EpochMismatch(
             f"sink {self.paths.sink} has committed or promised epoch {key.epoch} with other input: {path}",
             advice="Nothing was overwritten. Spark's checkpoint and the sink do not match: the checkpoint was partly "
@@ -233,22 +237,22 @@ class FileSink:
             "or drop the stream and create it again.",
             sink=self.paths.sink,
             epoch=key.epoch,
-            path=str(path),
+            path=path,
         )
 
-    def _unexplained(self, key: SinkKey, path: Path) -> EpochMismatch:
+    def _unexplained(self, key: SinkKey, path: str) -> EpochMismatch:
         return EpochMismatch(
             f"sink {self.paths.sink} already has a file of epoch {key.epoch}, {path}, and there is no manifest "
-            f"{self.paths.manifest(key)}",
+            f"{self.paths.shown(self.paths.manifest(key))}",
             advice="Nothing was overwritten. If the manifest was removed, restore it. Otherwise Spark's checkpoint was "
             "partly lost or replaced by hand, or another hub writes under the same name: restore a savepoint with "
             "--rewind, or drop the stream and create it again.",
             sink=self.paths.sink,
             epoch=key.epoch,
-            path=str(path),
+            path=path,
         )
 
-    def _write_manifest(self, path: Path, key: SinkKey, staged: list[Staged]) -> dict[str, Any]:
+    def _write_manifest(self, name: str, key: SinkKey, staged: list[Staged]) -> dict[str, Any]:
         manifest: dict[str, Any] = {
             "version": _MANIFEST_VERSION,
             "checkpoint": key.checkpoint,
@@ -262,11 +266,9 @@ class FileSink:
         for final in manifest["files"].values():
             # Old manifests are deleted, their files are not: this epoch was committed long ago.
             if self._placed(key, final):
-                raise self._unexplained(key, self._home / final)
-        manifests = self.paths.manifests
-        private_directory(manifests) if self.private else manifests.mkdir(parents=True, exist_ok=True)
-        fsync(self.paths.staging / self.paths.tag(key))
-        write_atomic(path, json.dumps({**manifest, "crc": _checksum(manifest)}).encode())
+                raise self._unexplained(key, self.paths.shown(self._home + final))
+        self.output.settle([f"{STAGING}/{self.paths.tag(key)}/any"])
+        self.output.write(name, json.dumps({**manifest, "crc": _checksum(manifest)}).encode(), self.private)
         return manifest
 
     def _finals(self, key: SinkKey, staged: list[Staged]) -> dict[str, str]:
@@ -280,47 +282,35 @@ class FileSink:
 
     def _roll_forward(self, key: SinkKey, files: Mapping[str, str], rows: int) -> None:
         """Make the committed files visible. Doing it twice is the same as doing it once."""
-        directories = {(self._home / final).parent for final in files.values()}
-        for directory in directories:
-            directory.mkdir(parents=True, exist_ok=True)
         for staged, final in files.items():
             try:
-                os.rename(self.paths.staging / staged, self._home / final)
+                self.output.move(f"{STAGING}/{staged}", self._home + final)
             except FileNotFoundError:
                 if not self._placed(key, final):
                     raise damaged(
-                        self.paths.manifest(key), f"{final} was committed and is neither staged nor in place"
+                        self.paths.shown(self.paths.manifest(key)),
+                        f"{final} was committed and is neither staged nor in place",
                     ) from None
             fault_point("between-renames")
-        for directory in self._with_parents(directories):
-            fsync(directory)
+        self.output.settle([self._home + final for final in files.values()], parents=True)
 
     def _placed(self, key: SinkKey, final: str) -> bool:
         """True if a committed file has left its staging directory."""
-        return (self._home / final).exists()
-
-    def _with_parents(self, directories: set[Path]) -> list[Path]:
-        """These directories and those above them, up to the sink's."""
-        found = {d for directory in directories for d in (directory, *directory.parents)}
-        return sorted(d for d in found if d == self.paths.root or self.paths.root in d.parents)
+        return self.output.exists(self._home + final)
 
     def _clean_up(self, key: SinkKey) -> None:
-        for path, epoch in self._of_instance(self.paths.staging, key):
+        for name, epoch in self._of_instance(STAGING, key):
             if epoch <= key.epoch:
-                _remove_directory(path)
-        for path, epoch in self._of_instance(self.paths.manifests, key):
-            if epoch < key.epoch - 1 or path.name.startswith("."):
-                path.unlink(missing_ok=True)
+                self.output.delete_directory(name)
+        for name, epoch in self._of_instance(MANIFESTS, key):
+            if epoch < key.epoch - 1 or name.rpartition("/")[2].startswith("."):
+                self.output.delete(name)
 
-    def _of_instance(self, directory: Path, key: SinkKey) -> list[tuple[Path, int]]:
+    def _of_instance(self, directory: str, key: SinkKey) -> list[tuple[str, int]]:
         """The entries of `directory` that belong to this writer and instance, with their epoch."""
-        try:
-            names = os.listdir(directory)
-        except FileNotFoundError:
-            return []
-        matches = [m for m in map(_TAG.fullmatch, names) if m is not None]
+        matches = [m for m in map(_TAG.fullmatch, self.output.entries(directory)) if m is not None]
         mine = (self.paths.writer(key), str(key.instance))
-        return [(directory / m[0], int(m["epoch"])) for m in matches if (m["writer"], m["instance"]) == mine]
+        return [(f"{directory}/{m[0]}", int(m["epoch"])) for m in matches if (m["writer"], m["instance"]) == mine]
 
 
 def _checksum(manifest: Mapping[str, Any]) -> int:
@@ -329,22 +319,10 @@ def _checksum(manifest: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(covered, sort_keys=True).encode())
 
 
-def damaged(path: Path, reason: str) -> StateDamaged:
+def damaged(path: str, reason: str) -> StateDamaged:
     """The error for a manifest that cannot be used."""
     return StateDamaged(
         f"the manifest {path} cannot be used: {reason}",
         advice="Files of the sink were changed or removed by hand. Restore them, or write to a new directory.",
-        path=str(path),
+        path=path,
     )
-
-
-def _remove_directory(path: Path) -> None:
-    """Delete a flat directory. If a task is still writing there, it stays until the next epoch deletes it."""
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(path):
-            os.unlink(path / name)
-        try:
-            os.rmdir(path)
-        except OSError as problem:
-            if problem.errno != errno.ENOTEMPTY:
-                raise

@@ -24,9 +24,10 @@ from headrace.model.schema import Schema
 from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.in_process import oldest_within
 from headrace.sinks.joiners import LineJoiner
+from headrace.sinks.outputs import output_of
 from headrace.sinks.rolling import RollingSink, roll_age, roll_size, rolled_guarantee
 from headrace.sinks.sink_kind import SinkKind
-from headrace.sinks.sink_paths import FileSinkSettings, check_file_output, check_path
+from headrace.sinks.sink_paths import STORE_SECRETS, FileSinkSettings, check_file_output, check_path
 
 # Rows, and bytes of rows, that are converted to text at once: this bounds the memory of a large epoch.
 _CHUNK = 65_536
@@ -139,15 +140,15 @@ def _joined(items: str, item: str) -> str:
 
 def _task(sink: SinkDef, settings: JsonlSettings) -> FileTask:
     write = partial(_write, ignore_nulls=settings.ignore_nulls, compression=settings.compression)
-    return FileTask(Path(settings.path), sink.name, write, partition_by=settings.partition_by)
+    return FileTask(output_of(settings), sink.name, write, partition_by=settings.partition_by)
 
 
 def _driver(sink: SinkDef, settings: JsonlSettings, output: Schema) -> FileSink:
     extension = "jsonl" if settings.compression == "none" else "jsonl.gz"
     if settings.roll_size is None and settings.roll_age is None:
-        return FileSink(Path(settings.path), sink.name, extension)
+        return FileSink(output_of(settings), sink.name, extension)
     joiner = LineJoiner(settings.compression == "gzip")
-    return RollingSink(Path(settings.path), sink.name, extension, joiner, settings.roll_size, settings.roll_age)
+    return RollingSink(output_of(settings), sink.name, extension, joiner, settings.roll_size, settings.roll_age)
 
 
 JSONL = SinkKind(
@@ -160,5 +161,6 @@ JSONL = SinkKind(
     check_settings=check_path,
     check_output=check_file_output,
     paths=("path",),
+    task_secrets=STORE_SECRETS,
     guarantee_with=lambda settings: rolled_guarantee(settings.roll_size, settings.roll_age),
 )

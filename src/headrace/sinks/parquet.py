@@ -18,9 +18,10 @@ from headrace.model.program import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.joiners import ParquetJoiner
+from headrace.sinks.outputs import output_of
 from headrace.sinks.rolling import RollingSink, roll_age, roll_size, rolled_guarantee
 from headrace.sinks.sink_kind import SinkKind
-from headrace.sinks.sink_paths import FileSinkSettings, check_file_output, check_path
+from headrace.sinks.sink_paths import STORE_SECRETS, FileSinkSettings, check_file_output, check_path
 
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 
@@ -50,14 +51,14 @@ def write_parquet(table: pa.Table, path: Path, *, compression: Compression) -> N
 
 def _task(sink: SinkDef, settings: ParquetFileSettings) -> FileTask:
     write = partial(write_parquet, compression=settings.compression)
-    return FileTask(Path(settings.path), sink.name, write, partition_by=settings.partition_by)
+    return FileTask(output_of(settings), sink.name, write, partition_by=settings.partition_by)
 
 
 def _driver(sink: SinkDef, settings: ParquetFileSettings, output: Schema) -> FileSink:
     if settings.roll_size is None and settings.roll_age is None:
-        return FileSink(Path(settings.path), sink.name, "parquet")
+        return FileSink(output_of(settings), sink.name, "parquet")
     joiner = ParquetJoiner(settings.compression)
-    return RollingSink(Path(settings.path), sink.name, "parquet", joiner, settings.roll_size, settings.roll_age)
+    return RollingSink(output_of(settings), sink.name, "parquet", joiner, settings.roll_size, settings.roll_age)
 
 
 PARQUET = SinkKind(
@@ -70,5 +71,6 @@ PARQUET = SinkKind(
     check_settings=check_path,
     check_output=check_file_output,
     paths=("path",),
+    task_secrets=STORE_SECRETS,
     guarantee_with=lambda settings: rolled_guarantee(settings.roll_size, settings.roll_age),
 )

@@ -8,11 +8,12 @@ An epoch is committed as by every file sink (`headrace.sinks.file_sink`), but it
 sees them. When the open files of a partition are large or old enough, they *roll*:
 
 1. Write a roll record: the files that join, in the order of their epochs, and how many rows each epoch has.
-2. Write their rows to one temporary file, sync it, and rename it to the visible name, that of its first member.
+2. Write their rows to one temporary file, sync it, and rename it to the visible name, that of its first member. On an
+   object store: put the joined object under a hidden name, and copy it to the visible one.
 3. Delete the members. The record stays.
 
 **Why it is exactly once.** Before the record nothing has changed. After it, the members are fixed: whoever finds the
-record does steps 2 and 3 again. If the visible file is there, it is complete, because it appears by a rename, and only
+record does steps 2 and 3 again. If the visible file is there, it is complete, because it appears at once, and only
 step 3 is left. So a row is either in an open file or in one visible file. The record also tells a re-run of an epoch
 that its files were joined already, and `rewind` where the rows of an epoch end in a joined file.
 
@@ -23,7 +24,6 @@ stream stops.
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
 import time
@@ -33,13 +33,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from headrace.base.durable import fsync, write_atomic
 from headrace.base.faults import fault_point
 from headrace.base.options import duration, option, size
 from headrace.errors import HeadraceError
 from headrace.sinks.file_sink import GUARANTEE, FileSink, damaged
+from headrace.sinks.outputs import FileOutput
 from headrace.sinks.sink_kind import SinkKey, Staged
-from headrace.sinks.sink_paths import writing
+from headrace.sinks.sink_paths import MANIFESTS, writing
+
+OPEN = "_headrace/open/"
+ROLLS = "_headrace/rolls"
 
 _PART = re.compile(r"part-(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)-(?P<k>\d+)\..*")
 _ROLL = re.compile(r"(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<first>\d+)-(?P<last>\d+)-(?P<k>\d+)\.json")
@@ -81,7 +84,7 @@ class Joiner(Protocol):
 class Roll:
     """A roll record: `members` joined into `final`, both relative. `rows` has (epoch, rows) in the file's order."""
 
-    path: Path
+    name: str
     final: str
     members: tuple[str, ...]
     rows: tuple[tuple[int, int], ...]
@@ -94,7 +97,7 @@ class RollingSink(FileSink):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | FileOutput,
         sink: str,
         extension: str,
         joiner: Joiner,
@@ -104,8 +107,7 @@ class RollingSink(FileSink):
     ) -> None:
         """`max_age` is in microseconds."""
         super().__init__(root, sink, extension)
-        self._home = root / "_headrace" / "open"
-        self._rolls = root / "_headrace" / "rolls"
+        self._home = OPEN
         self._joiner, self._max_size = joiner, max_size
         self._max_age = None if max_age is None else max_age / 1e6
         self._clock, self._lock = clock, threading.RLock()
@@ -145,9 +147,9 @@ class RollingSink(FileSink):
             for roll in self._rolled(key, key.epoch + 1):
                 self._finish(roll)
                 self._cut(roll, key.epoch)
-            for path, epoch in self._opened(key):
+            for name, epoch in self._opened(key):
                 if epoch > key.epoch:
-                    os.unlink(path)
+                    self.output.delete(name)
             super().rewind(key)
 
     def forget(self, key: SinkKey) -> None:
@@ -156,7 +158,7 @@ class RollingSink(FileSink):
             with writing(self.paths):
                 self._roll(key, everything=True)
                 for roll in self._rolled(key, 0):
-                    os.unlink(roll.path)
+                    self.output.delete(roll.name)
             super().forget(key)
 
     def close(self) -> None:
@@ -180,75 +182,74 @@ class RollingSink(FileSink):
             for roll in self._rolled(key, 0):
                 self._finish(roll)
         self._clean = False
-        groups: dict[str, list[tuple[int, int, Path]]] = {}
-        for path, epoch in self._opened(key):
-            found = _PART.fullmatch(path.name)
+        groups: dict[str, list[tuple[int, int, str]]] = {}
+        for name, epoch in self._opened(key):
+            found = _PART.fullmatch(name.rpartition("/")[2])
             assert found is not None
-            groups.setdefault(os.path.relpath(path.parent, self._home), []).append((epoch, int(found["k"]), path))
+            groups.setdefault(name.rpartition("/")[0], []).append((epoch, int(found["k"]), name))
         for members in groups.values():
-            if everything or self._due([path for _, _, path in members]):
+            if everything or self._due([name for _, _, name in members]):
                 self._finish(self._begin(key, sorted(members)))
         self._clean = True
         self._wait(key)
 
-    def _due(self, paths: Sequence[Path]) -> bool:
-        found = [os.stat(path) for path in paths]
-        large = self._max_size is not None and sum(s.st_size for s in found) >= self._max_size
-        return large or (self._max_age is not None and self._clock() - min(s.st_mtime for s in found) >= self._max_age)
+    def _due(self, names: Sequence[str]) -> bool:
+        found = [self.output.info(name) for name in names]
+        large = self._max_size is not None and sum(s.size for s in found) >= self._max_size
+        return large or (self._max_age is not None and self._clock() - min(s.mtime for s in found) >= self._max_age)
 
-    def _begin(self, key: SinkKey, members: list[tuple[int, int, Path]]) -> Roll:
+    def _begin(self, key: SinkKey, members: list[tuple[int, int, str]]) -> Roll:
         """Write the record of a roll: its commit point."""
         rows: dict[int, int] = {}
-        for epoch, _, path in members:
-            rows[epoch] = rows.get(epoch, 0) + self._joiner.rows(path)
-        names = [os.path.relpath(path, self._home) for _, _, path in members]
+        with self.output.local(name for _, _, name in members) as paths:
+            for (epoch, _, _), path in zip(members, paths, strict=True):
+                rows[epoch] = rows.get(epoch, 0) + self._joiner.rows(path)
+        names = [name.removeprefix(OPEN) for _, _, name in members]
         first, last, k = members[0][0], members[-1][0], members[0][1]
         record: dict[str, Any] = {"final": names[0], "members": names, "rows": list(rows.items())}
-        self._rolls.mkdir(parents=True, exist_ok=True)
-        path = self._rolls / f"{self.paths.writer(key)}-{key.instance}-{first}-{last}-{k}.json"
-        write_atomic(path, json.dumps({**record, "crc": _crc(record)}).encode())
+        name = f"{ROLLS}/{self.paths.writer(key)}-{key.instance}-{first}-{last}-{k}.json"
+        self.output.write(name, json.dumps({**record, "crc": _crc(record)}).encode())
         fault_point("after-roll-record")
-        return Roll(path, names[0], tuple(names), tuple(rows.items()))
+        return Roll(name, names[0], tuple(names), tuple(rows.items()))
 
     def _finish(self, roll: Roll) -> None:
         """Make the joined file visible and delete its members. Doing it twice is the same as doing it once."""
-        left = [self._home / name for name in roll.members if (self._home / name).exists()]
+        left = [OPEN + name for name in roll.members if self.output.exists(OPEN + name)]
         if not left:
             return
-        final = self.paths.root / roll.final
-        if not final.exists():
+        if not self.output.exists(roll.final):
             if len(left) < len(roll.members):
-                raise damaged(roll.path, f"{final} and some of its {len(roll.members)} parts are gone")
-            final.parent.mkdir(parents=True, exist_ok=True)
-            self._replace(final, left)
-            for directory in self._with_parents({final.parent}):
-                fsync(directory)
+                raise damaged(
+                    self.paths.shown(roll.name), f"{roll.final} and some of its {len(roll.members)} parts are gone"
+                )
+            self._replace(roll.final, left)
             fault_point("between-roll-and-delete")
-        for path in left:
-            os.unlink(path)
+        for name in left:
+            self.output.delete(name)
 
-    def _replace(self, final: Path, parts: Sequence[Path], rows: int | None = None) -> None:
-        """Put the rows of files into place, by a rename."""
-        temporary = self._rolls / f".{final.name}.joining"
-        self._joiner.join(parts, temporary, rows)
-        fsync(temporary)
-        os.replace(temporary, final)
-        fsync(final.parent)
+    def _replace(self, final: str, parts: Sequence[str], rows: int | None = None) -> None:
+        """Put the rows of files into place, at once."""
+        hidden = f"{ROLLS}/.{final.rpartition('/')[2]}.joining"
+        with self.output.local(parts) as paths:
+            self.output.stage(hidden, lambda path: self._joiner.join(paths, path, rows))
+        self.output.move(hidden, final)
+        self.output.settle([final], parents=True)
+        self.output.delete(hidden)
 
     def _cut(self, roll: Roll, epoch: int) -> None:
         """Remove the rows of later epochs from a joined file."""
-        final, kept = self.paths.root / roll.final, [(e, n) for e, n in roll.rows if e <= epoch]
+        kept = [(e, n) for e, n in roll.rows if e <= epoch]
         if not kept:
-            final.unlink(missing_ok=True)
+            self.output.delete(roll.final)
         else:
-            self._replace(final, [final], sum(n for _, n in kept))
+            self._replace(roll.final, [roll.final], sum(n for _, n in kept))
             members = [m for m in roll.members if _epoch(m) <= epoch]
             record: dict[str, Any] = {"final": roll.final, "members": members, "rows": kept}
-            named = _ROLL.fullmatch(roll.path.name)
+            named = _ROLL.fullmatch(roll.name.rpartition("/")[2])
             assert named is not None
             new = f"{named['writer']}-{named['instance']}-{named['first']}-{kept[-1][0]}-{named['k']}.json"
-            write_atomic(self._rolls / new, json.dumps({**record, "crc": _crc(record)}).encode())
-        os.unlink(roll.path)
+            self.output.write(f"{ROLLS}/{new}", json.dumps({**record, "crc": _crc(record)}).encode())
+        self.output.delete(roll.name)
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -257,33 +258,38 @@ class RollingSink(FileSink):
             final in roll.members for roll in self._rolled(key, _epoch(final)) if _epoch(final) >= roll.rows[0][0]
         )
 
-    def _later(self, key: SinkKey) -> list[Path]:
+    def _later(self, key: SinkKey) -> list[str]:
         """Joined files are counted by their records; `_shown` knows only their first epoch."""
-        known = self._of_instance(self.paths.manifests, key)
-        opened = [path for path, epoch in self._opened(key) if epoch > key.epoch]
-        return opened + sorted(path for path, epoch in known if epoch > key.epoch)
+        known = self._of_instance(MANIFESTS, key)
+        opened = [name for name, epoch in self._opened(key) if epoch > key.epoch]
+        return opened + sorted(name for name, epoch in known if epoch > key.epoch)
 
-    def _opened(self, key: SinkKey) -> list[tuple[Path, int]]:
+    def _opened(self, key: SinkKey) -> list[tuple[str, int]]:
         """The open files of this writer and instance, with their epochs."""
         found, mine = [], (self.paths.writer(key), str(key.instance))
-        for directory, _, names in os.walk(self._home):
-            for name in names:
-                part = _PART.fullmatch(name)
-                if part is not None and (part["writer"], part["instance"]) == mine:
-                    found.append((Path(directory, name), int(part["epoch"])))
+        for name in self.output.below(OPEN.rstrip("/")):
+            part = _PART.fullmatch(name.rpartition("/")[2])
+            if part is not None and (part["writer"], part["instance"]) == mine:
+                found.append((name, int(part["epoch"])))
         return sorted(found)
 
     def _rolled(self, key: SinkKey, epoch: int) -> list[Roll]:
         """The rolls of this writer and instance whose last epoch is `epoch` or a later one."""
-        try:
-            names = os.listdir(self._rolls)
-        except FileNotFoundError:
-            return []
         mine, found = (self.paths.writer(key), str(key.instance)), []
-        for match in filter(None, map(_ROLL.fullmatch, names)):
+        for match in filter(None, map(_ROLL.fullmatch, self.output.entries(ROLLS))):
             if (match["writer"], match["instance"]) == mine and int(match["last"]) >= epoch:
-                found.append(_read(self._rolls / match[0]))
-        return sorted(found, key=lambda roll: roll.path.name)
+                found.append(self._read(f"{ROLLS}/{match[0]}"))
+        return sorted(found, key=lambda roll: roll.name)
+
+    def _read(self, name: str) -> Roll:
+        try:
+            record = json.loads(self.output.read(name))
+            if record["crc"] != _crc(record):
+                raise ValueError("it does not match its checksum")
+            rows = tuple((int(e), int(n)) for e, n in record["rows"])
+            return Roll(name, record["final"], tuple(record["members"]), rows)
+        except (ValueError, KeyError, TypeError) as problem:
+            raise damaged(self.paths.shown(name), str(problem)) from problem
 
     # --- the timer --------------------------------------------------------------------------------
 
@@ -293,9 +299,9 @@ class RollingSink(FileSink):
         self._stop_timer()
         if self._max_age is None:
             return
-        opened = [path for path, _ in self._opened(key)]
+        opened = [name for name, _ in self._opened(key)]
         if opened:
-            due = min(os.stat(path).st_mtime for path in opened) + self._max_age - self._clock()
+            due = min(self.output.info(name).mtime for name in opened) + self._max_age - self._clock()
             self._timer = threading.Timer(min(LONGEST, max(0.05, due)), self._on_time)
             self._timer.daemon = True
             self._timer.start()
@@ -317,20 +323,9 @@ class RollingSink(FileSink):
 
 
 def _epoch(name: str) -> int:
-    found = _PART.fullmatch(os.path.basename(name))
+    found = _PART.fullmatch(name.rpartition("/")[2])
     return -1 if found is None else int(found["epoch"])
 
 
 def _crc(record: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps({k: v for k, v in record.items() if k != "crc"}, sort_keys=True).encode())
-
-
-def _read(path: Path) -> Roll:
-    try:
-        record = json.loads(path.read_text())
-        if record["crc"] != _crc(record):
-            raise ValueError("it does not match its checksum")
-        rows = tuple((int(e), int(n)) for e, n in record["rows"])
-        return Roll(path, record["final"], tuple(record["members"]), rows)
-    except (ValueError, KeyError, TypeError) as problem:
-        raise damaged(path, str(problem)) from problem

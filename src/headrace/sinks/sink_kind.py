@@ -173,6 +173,7 @@ class SinkKind(Generic[S]):
     paths: tuple[str, ...] = ()
     merge_receipts: Callable[[S, list[Staged]], list[Staged]] = keep_all
     guarantee_with: Callable[[S], str] | None = None  # the guarantee, if it depends on the options
+    task_secrets: tuple[str, ...] = ()  # options with secrets whose values tasks need
     every_epoch: bool = False  # True: `DriverSink.commit` is called for epochs without rows, too
 
     @property

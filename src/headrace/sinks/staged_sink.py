@@ -22,7 +22,8 @@ from headrace.base.faults import fault_point
 from headrace.base.options import option, text
 from headrace.sinks.file_sink import FileSink, FileTask, damaged
 from headrace.sinks.sink_kind import SinkKey, SinkSettings
-from headrace.sinks.sink_paths import check_directory
+from headrace.sinks.sink_paths import STAGING, check_directory
+from headrace.stores.store_options import require_local
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,14 @@ class StagedSettings(SinkSettings):
 def check_staging(settings: StagedSettings) -> None:
     """Raise UnwritablePath unless the staging directory can be used, if the user named one."""
     if settings.staging is not None:
+        require_local(settings.staging, "staging")
         check_directory(settings.staging)
 
 
 class StagedRows:
     """The rows of one epoch, in the order in which tasks staged them. Reads one file at a time."""
 
-    def __init__(self, files: Sequence[Path], manifest: Path) -> None:
+    def __init__(self, files: Sequence[Path], manifest: str) -> None:
         self.files, self._manifest = tuple(files), manifest
 
     @property
@@ -121,6 +123,7 @@ class StagedSink(FileSink):
         self._target.close()
 
     def _roll_forward(self, key: SinkKey, files: Mapping[str, str], rows: int) -> None:
-        staged = StagedRows([self.paths.staging / name for name in files], self.paths.manifest(key))
-        self._target.deliver(key, staged, rows)
+        manifest = self.paths.shown(self.paths.manifest(key))
+        with self.output.local(f"{STAGING}/{name}" for name in files) as paths:
+            self._target.deliver(key, StagedRows(paths, manifest), rows)
         fault_point("between-delivery-and-cleanup")

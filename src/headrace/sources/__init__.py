@@ -12,6 +12,7 @@ from headrace.errors import UnknownFormat, UnknownSource
 from headrace.formats import FORMATS
 from headrace.model.program import StreamDef
 from headrace.sources.buffers import BUFFERS
+from headrace.sources.derived import PIPELINE
 from headrace.sources.files import FILES
 from headrace.sources.generator import GENERATOR
 from headrace.sources.kafka import KAFKA
@@ -22,7 +23,10 @@ from headrace.sources.push import HTTP, TCP
 from headrace.sources.source_kind import SourceKind
 
 SOURCES: Registry[SourceKind[Any]] = Registry(
-    "headrace.sources", SourceKind, (FILES, GENERATOR, TCP, HTTP, BUFFERS, KAFKA, MQTT, NATS, NATS_CORE)
+    "headrace.sources",
+    SourceKind,
+    (FILES, GENERATOR, TCP, HTTP, BUFFERS, KAFKA, MQTT, NATS, NATS_CORE),
+    internal=(PIPELINE,),
 )
 
 

@@ -6,10 +6,10 @@ of the listing is logged. With 'skip' the file is logged as left out, and checke
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from headrace.errors import FileChanged, MissingFile
 from headrace.formats.codecs import Decompressor, codec_of
@@ -18,26 +18,50 @@ from headrace.formats.tables import TableFormat
 from headrace.sources.badfiles import BadFile, in_short
 from headrace.sources.extent import (
     BAD_FILE,
-    SKIP_ADVICE,
     Extent,
     Siblings,
     Stamp,
     changed,
     look_at,
-    open_file,
     rotated_to,
+    stamp_of,
 )
 from headrace.sources.filelog import FileLog
+from headrace.sources.handles import SKIP_ADVICE, Handle, as_file, closing_file, open_file, read_at, size_of
 from headrace.sources.reading import CHUNK, HEADER, naming
+from headrace.stores.object_store import ObjectStore
 
 Fresh = list[tuple[int, Extent]]  # with the modification time
+_FORGET = 10_000  # stamps of files that are no longer listed: so many are kept at least
+
+
+class Listed(Protocol):
+    """A listing that knows the stamps of its files."""
+
+    @property
+    def store(self) -> ObjectStore | None: ...
+
+    def stamps(self, paths: Iterable[str]) -> dict[str, Stamp]: ...
 
 
 class Arrivals:
     """Adds the new files of listings to a log. Opens only files whose stamp has changed."""
 
-    def __init__(self, log: FileLog, fmt: Format, *, tail: bool, codec: str, headed: bool, skip: bool) -> None:
-        """`codec` is the value of the option. `headed` is true if each file has a header that must match the schema."""
+    def __init__(
+        self,
+        log: FileLog,
+        fmt: Format,
+        *,
+        tail: bool,
+        codec: str,
+        headed: bool,
+        skip: bool,
+        listed: Listed | None = None,
+    ) -> None:
+        """`codec` is the value of the option. `headed` is true if each file has a header that must match the schema.
+        `listed` says how files are found if not by their path in a file system."""
+        self._store = None if listed is None else listed.store
+        self._look = _stamps if listed is None else listed.stamps
         self._log, self._format, self._tail, self._codec = log, fmt, tail, codec
         self._headed, self._skip = headed, skip
         self._stamps = {p: e.stamp for p, e in log.last.items() if e.sealed and e.stamp is not None}
@@ -49,13 +73,16 @@ class Arrivals:
         listed = set(paths)
         self._seen = {}
         if self._tail:
-            found = _stamps(listed | self._log.followed)
+            found = self._look(listed | self._log.followed)
             self._take_growing(found)
             self._present = frozenset(found)
         else:
-            known = self._log.last.keys() - self._log.bad.keys()
-            self._take_sealed(_stamps(listed if all_of_them else listed - known))
+            last, bad = self._log.last, self._log.bad
+            new = listed if all_of_them else {path for path in listed if path not in last or path in bad}
+            self._take_sealed(self._look(new))
         self._stamps |= self._seen
+        if len(self._stamps) > 2 * len(listed) + _FORGET:
+            self._stamps = {path: stamp for path, stamp in self._stamps.items() if path in listed}
 
     # --- immutable files --------------------------------------------------------------------------
 
@@ -76,12 +103,9 @@ class Arrivals:
 
     def _same(self, known: Extent) -> Fresh:
         """Check a known file whose stamp has changed. Raises FileChanged unless it still has the logged bytes."""
-        fd = open_file(known.path)
-        try:
+        with closing_file(open_file(known.path, self._store)) as fd:
             known.verify(fd)
-            self._trust(known.path, Stamp.of(os.fstat(fd)))
-        finally:
-            os.close(fd)
+            self._trust(known.path, stamp_of(fd))
         if known.path in self._log.bad:
             self._log.take_back(known.path)
         return []
@@ -177,37 +201,32 @@ class Arrivals:
     def _extent(self, path: str, known: Extent | None) -> Fresh:
         """The bytes of a file that are not logged yet, with its modification time. Empty if they are not a whole record
         yet."""
-        fd = open_file(path)
-        try:
-            stat, begin = os.fstat(fd), 0 if known is None else known.end
+        with closing_file(open_file(path, self._store)) as fd:
+            stamp, begin = stamp_of(fd), 0 if known is None else known.end
             if known is not None:
                 known.verify(fd)
-                self._log.last[path] = replace(known, inode=stat.st_ino)  # a copied directory has other inodes
-            end = self._last_record_end(fd, begin, stat.st_size) if self._tail else stat.st_size
+                self._log.last[path] = replace(known, inode=stamp.inode)  # a copied directory has other inodes
+            end = self._last_record_end(fd, begin, stamp.size) if self._tail else stamp.size
             codec = codec_of(path) if self._codec == "auto" else self._codec.removeprefix("none")
             if begin == 0 and not (self._tail and end == begin):
                 self._check_header(fd, path, codec)
-            self._trust(path, Stamp.of(stat))
+            self._trust(path, stamp)
             if self._tail and end == begin:
                 return []
             whole = bool(codec or self._format.in_order)
             extent = Extent.of(fd, path, begin, end, sealed=not self._tail, whole=whole, codec=codec)
-            return [(stat.st_mtime_ns, extent)]
-        finally:
-            os.close(fd)
+            return [(stamp.mtime_ns, extent)]
 
-    def _check_header(self, fd: int, path: str, codec: str) -> None:
+    def _check_header(self, fd: Handle, path: str, codec: str) -> None:
         """Raise HeaderMismatch or SchemaMismatch while the file can still be repaired: no epoch has been planned with
         it."""
         if isinstance(self._format, TableFormat):
-            with os.fdopen(os.dup(fd), "rb") as file:
-                file.seek(0)
-                list(self._format.units(file, path, os.fstat(fd).st_size, 0, 0))
+            with as_file(fd) as file:
+                list(self._format.units(file, path, size_of(fd), 0, 0))
             return
         if not self._headed:
             return
-        with os.fdopen(os.dup(fd), "rb") as file:
-            file.seek(0)
+        with as_file(fd) as file:
             try:
                 head = Decompressor(file, codec, path).read(HEADER) if codec else file.read(HEADER)
                 with naming(path):
@@ -219,14 +238,14 @@ class Arrivals:
                 )
                 raise
 
-    def _last_record_end(self, fd: int, begin: int, size: int) -> int:
+    def _last_record_end(self, fd: Handle, begin: int, size: int) -> int:
         if self._format.row_bytes:
             return size - size % self._format.row_bytes
         delimiter = self._format.delimiter
         high, window = size, 4096
         while high > begin:
             low = max(begin, high - window)
-            found = os.pread(fd, min(size, high + len(delimiter) - 1) - low, low).rfind(delimiter)
+            found = read_at(fd, min(size, high + len(delimiter) - 1) - low, low).rfind(delimiter)
             if found >= 0:
                 return low + found + len(delimiter)
             high, window = low, min(window * 4, CHUNK)

@@ -2,7 +2,8 @@
 
 The identity of a file is its name, its size and a digest of sampled blocks. Modification time, change time and inode
 are only a cheap test that nothing has changed. If one of them differs, the digest decides. So a directory that was
-copied or restored from a backup has the same files as before.
+copied or restored from a backup has the same files as before. The digest of an object is the tag (ETag) that its store
+gives it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from headrace.errors import (
     UnreadableFile,
 )
 from headrace.formats.codecs import codec_of
+from headrace.sources.handles import SKIP_ADVICE, Handle, close_file, open_file, read_at, size_of, tag_of
+from headrace.stores.object_store import ObjectStore
 
 BLOCK = 4096
 # Blocks in the digest of an immutable file: evenly spread, with the first and the last. Open, stat and digest of a file
@@ -82,9 +85,11 @@ class Extent:
     ctime_ns: int = 0
 
     @staticmethod
-    def of(fd: int, path: str, begin: int, end: int, *, sealed: bool, whole: bool = False, codec: str = "") -> Extent:
+    def of(
+        fd: Handle, path: str, begin: int, end: int, *, sealed: bool, whole: bool = False, codec: str = ""
+    ) -> Extent:
         """The extent of an open file."""
-        stamp, blocks = Stamp.of(os.fstat(fd)), SEALED_BLOCKS if sealed else TAIL_BLOCKS
+        stamp, blocks = stamp_of(fd), SEALED_BLOCKS if sealed else TAIL_BLOCKS
         return Extent(
             path=path,
             inode=stamp.inode,
@@ -111,29 +116,29 @@ class Extent:
         """The file's stamp when it was logged; None if it proves nothing."""
         return Stamp(self.end, self.mtime_ns, self.ctime_ns, self.inode) if self.ctime_ns else None
 
-    def open(self) -> int:
-        """Open the logged file and return its descriptor. Finds a growing file again after it was rotated. Raises
-        FileChanged, MissingFile or UnreadableFile."""
+    def open(self, store: ObjectStore | None = None) -> Handle:
+        """Open the logged file; an object if there is a `store`. Finds a growing file again after it was rotated.
+        Raises FileChanged, MissingFile or UnreadableFile."""
         try:
-            return self._open(self.path)
+            return self._open(self.path, store)
         except (FileChanged, MissingFile):
             home = None if self.sealed else rotated_to(self, Siblings())
             if home is None:
                 raise
-            return self._open(home)
+            return self._open(home, store)
 
-    def _open(self, path: str) -> int:
-        fd = open_file(path)
+    def _open(self, path: str, store: ObjectStore | None) -> Handle:
+        fd = open_file(path, store)
         try:
             self.verify(fd)
         except BaseException:
-            os.close(fd)
+            close_file(fd)
             raise
         return fd
 
-    def verify(self, fd: int) -> None:
+    def verify(self, fd: Handle) -> None:
         """Raise FileChanged unless `fd` is the logged file and still has the logged bytes."""
-        size = os.fstat(fd).st_size
+        size = size_of(fd)
         if size < self.end:
             raise changed(self.path, f"shrank from {self.end} to {size} bytes")
         if self.sealed and size > self.end:
@@ -141,46 +146,32 @@ class Extent:
         if not self.matches(fd):
             raise changed(self.path, "was replaced")
 
-    def matches(self, fd: int) -> bool:
+    def matches(self, fd: Handle) -> bool:
         """True if `fd` begins with the logged bytes, as far as the digest shows."""
-        return os.fstat(fd).st_size >= self.end and sampled(fd, self.end, self.blocks) == self.digest
+        return size_of(fd) >= self.end and sampled(fd, self.end, self.blocks) == self.digest
 
 
-def sampled(fd: int, end: int, blocks: int) -> str:
-    """A digest of `blocks` blocks, evenly spread over the first `end` bytes; of all those bytes if they are fewer."""
+def stamp_of(fd: Handle) -> Stamp:
+    """The stamp of an open file."""
+    if isinstance(fd, int):
+        return Stamp.of(os.fstat(fd))
+    return Stamp(fd.size, fd.mtime_ns, fd.mtime_ns, 0)
+
+
+def sampled(fd: Handle, end: int, blocks: int) -> str:
+    """A digest of `blocks` blocks, evenly spread over the first `end` bytes; of all those bytes if they are fewer. Of
+    an object, its tag."""
+    if tag := tag_of(fd):
+        return f"tag:{tag}"
     digest = hashlib.blake2b(digest_size=16)
     if blocks == 1:
-        digest.update(os.pread(fd, min(end, BLOCK), 0))
+        digest.update(read_at(fd, min(end, BLOCK), 0))
     elif end <= blocks * BLOCK:
-        digest.update(os.pread(fd, end, 0))
+        digest.update(read_at(fd, end, 0))
     else:
         for i in range(blocks):
-            digest.update(os.pread(fd, BLOCK, (end - BLOCK) * i // (blocks - 1)))
+            digest.update(read_at(fd, BLOCK, (end - BLOCK) * i // (blocks - 1)))
     return digest.hexdigest()
-
-
-def open_file(path: str) -> int:
-    """Open a file for reading and return its descriptor. Raises MissingFile or UnreadableFile."""
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise MissingFile(
-            f"{path} disappeared before it was read",
-            advice="Restore it, and the stream continues. If it is lost: " + SKIP_ADVICE,
-            path=path,
-        ) from None
-    except PermissionError:
-        raise UnreadableFile(
-            f"{path} cannot be read",
-            advice="Make it readable for the user who runs headrace, or remove it, and the stream continues. "
-            "To leave such files out: " + SKIP_ADVICE,
-            path=path,
-        ) from None
-
-
-SKIP_ADVICE = (
-    "CREATE OR REPLACE STREAM with the same definition and on_bad_file = 'skip'; pipelines and progress are kept."
-)
 
 
 def changed(path: str, how: str) -> FileChanged:
@@ -254,9 +245,12 @@ def look_at(path: str) -> Stamp | None:
         ) from None
 
 
-def stamp_at(path: str) -> Stamp | None:
+def stamp_at(path: str, store: ObjectStore | None = None) -> Stamp | None:
     """The stamp of a file that could not be read; None if it has none."""
     try:
-        return look_at(path)
+        if store is None:
+            return look_at(path)
+        found = store.info(store.name_of(path))
+        return None if found is None else Stamp(found.size, found.mtime_ns, found.mtime_ns, 0)
     except (HeadraceError, OSError):
         return None

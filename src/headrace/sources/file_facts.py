@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.model.schema import BIGINT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType
+from headrace.sources.handles import Handle, mtime_ns_of
 from headrace.sources.source_kind import Fact
 
 FILE_METADATA: Mapping[str, tuple[DataType, ...]] = {
@@ -30,9 +31,9 @@ class FileFacts:
     mtime_ns: int
 
     @staticmethod
-    def of(fd: int, path: str) -> FileFacts:
+    def of(fd: Handle, path: str) -> FileFacts:
         """The facts of an open file."""
-        return FileFacts(path, os.fstat(fd).st_mtime_ns)
+        return FileFacts(path, mtime_ns_of(fd))
 
     def column(self, key: str, kind: DataType, places: npt.NDArray[np.int64]) -> Fact:
         if key == "position":

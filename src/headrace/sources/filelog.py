@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -164,15 +164,19 @@ class FileLog:
         cost no more than writing the log."""
         return self._lines >= max(COMPACT_LINES, 2 * self._compacted)
 
-    def compact(self, oldest: int, present: Set[str], now: float) -> None:
+    def compact(
+        self, oldest: int, present: Set[str], now: float, never: Callable[[str], bool] = lambda path: False
+    ) -> None:
         """Remove the extents before number `oldest`, which no epoch will read again, and the files that were read and
-        have been missing for KEEP_GONE seconds. `present` are the files that exist."""
+        have been missing for KEEP_GONE seconds, or that are `never` listed again. `present` are the files that
+        exist."""
         dropped = max(0, min(oldest - self.first, len(self.extents)))
         extents = self.extents[dropped:]
         open_paths = {e.path: e for e in extents}
         names = self.last.keys() | self.bad.keys()
         gone = {p: self._gone.get(p, now) for p in names - present}
-        forgotten = {p for p, since in gone.items() if now - since > KEEP_GONE and p not in open_paths}
+        forgotten = {p for p, since in gone.items() if now - since > KEEP_GONE} | {p for p in names if never(p)}
+        forgotten -= open_paths.keys()
         first = self.first + dropped
         left_out = {n for n in self.left_out if n >= first}
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from headrace.base.options import boolean, choice, option, text
+from headrace.base.options import boolean, choice, duration, option, text
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
@@ -29,11 +29,30 @@ from headrace.sources.badfiles import BadFile, BadRange, handed_over, taken, wri
 from headrace.sources.file_facts import FILE_METADATA
 from headrace.sources.filelog import FileLog
 from headrace.sources.listing import Listing
+from headrace.sources.object_listing import ObjectListing
 from headrace.sources.reading import FileRange, FileSplit
 from headrace.sources.source_kind import InputSplit, SourceKind, SourceOffset, WallClock
+from headrace.sources.timed_listing import FilePlaces, LocalPlaces, StorePlaces, TimedListing
+from headrace.sources.timed_path import TimedPath, is_timed
+from headrace.stores.object_store import ObjectStore
+from headrace.stores.store_options import OPTIONS as STORE_OPTIONS
+from headrace.stores.store_options import (
+    StoreAccess,
+    absolute,
+    access_key_option,
+    check_access,
+    endpoint_option,
+    is_remote,
+    region_option,
+    secret_key_option,
+    session_token_option,
+)
 
+DAY = 86400.0
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 POLL = 0.1  # minimum seconds between two checks of the directory
+# Minimum seconds between two listings of an object store, and how much longer than a listing that is at least.
+STORE_POLL, STORE_SHARE = 1.0, 4
 # In a directory that has not changed, all files are checked every FULL seconds. If that takes long, they are checked so
 # rarely that it takes a fiftieth of a core, but at least every FULL_AT_MOST seconds. For growing files a check is the
 # only way to see new bytes, so it may take a fortieth.
@@ -45,9 +64,16 @@ CHEAP = 0.005  # CPU seconds: a listing that takes no longer is made whenever a 
 class FileSettings:
     """The options of `source = 'files'`."""
 
-    path: str = option(text, required=True, help="a directory, a glob pattern or a file")
+    path: str = option(
+        text, required=True, help="a directory, a glob pattern or a file; also s3://bucket/path and the like"
+    )
     tail: bool = option(
         boolean, default=False, help="files grow at their end; a last record without a delimiter waits for the rest"
+    )
+    lookback: int | None = option(
+        duration,
+        help="of a path with the time in it, such as /data/{yyyy}/{MM}/{dd}: how long after its time a directory may "
+        "get files (default 24h)",
     )
     start: Literal["earliest", "latest"] = option(
         choice("earliest", "latest"),
@@ -64,6 +90,11 @@ class FileSettings:
         default="fail",
         help="what a file that cannot be read does: fail stops the stream, skip leaves the file out and reports it",
     )
+    endpoint: str | None = endpoint_option()
+    region: str | None = region_option()
+    access_key: str | None = access_key_option()
+    secret_key: str | None = secret_key_option()
+    session_token: str | None = session_token_option()
 
 
 class Files:
@@ -72,7 +103,11 @@ class Files:
     def __init__(self, stream: StreamDef, settings: FileSettings, state_dir: Path, clock: WallClock) -> None:
         self.format = FORMATS[stream.format].make(stream.record_schema, stream.options)
         self.tail = settings.tail
-        self.listing = Listing(settings.path, may_be_away=self.tail)
+        self.remote = is_remote(settings.path)
+        self.timed = _timed(settings, state_dir, clock) if is_timed(settings.path) else None
+        objects = ObjectListing(StoreAccess.of(settings)) if self.remote and self.timed is None else None
+        self.listing = self.timed or objects or Listing(settings.path, may_be_away=self.tail)
+        self.store = None if isinstance(self.listing, Listing) else self.listing.store
         self.log = FileLog(state_dir / "files.log")
         self.skip = settings.on_bad_file == "skip"
         self.arrivals = Arrivals(
@@ -82,6 +117,7 @@ class Files:
             codec="none" if isinstance(self.format, TableFormat) else settings.codec,
             headed=self.format.has_header,
             skip=self.skip,
+            listed=None if isinstance(self.listing, Listing) else self.listing,
         )
         self.start = settings.start
         self._directory, self._start_file = state_dir, state_dir / "start.json"
@@ -122,7 +158,7 @@ class Files:
         count = max(1, min(parallelism, -(-(high - low) // SMALLEST_SPLIT)))
         cuts = [low + (high - low) * i // count for i in range(count + 1)]
         cuts = [self._movable(c) for c in cuts]
-        splits = (FileSplit(tuple(self._ranges(a, b)), self.skip) for a, b in pairwise(cuts))
+        splits = (FileSplit(tuple(self._ranges(a, b)), self.skip, self.store) for a, b in pairwise(cuts))
         return [s for s in splits if s.ranges]
 
     def exhausted(self, at: SourceOffset) -> bool:
@@ -140,7 +176,8 @@ class Files:
     def commit(self, end: SourceOffset) -> None:
         """Compact the log if it has grown: no epoch will read the committed extents again."""
         if self.log.grown and self._present is not None:
-            self.log.compact(end["extent"], self._present, self.clock())
+            never = (lambda path: False) if self.timed is None else self.timed.beyond
+            self.log.compact(end["extent"], self._present, self.clock(), never)
 
     def _address(self, offset: SourceOffset) -> int:
         return self.log.address(offset["extent"], offset["pos"])
@@ -216,9 +253,13 @@ class Files:
         began, used, known = time.perf_counter(), time.thread_time(), (self.log.bad_count, len(self.log.bad))
         paths = self.listing.paths()
         self.arrivals.take(paths, all_of_them=full)
+        if self.timed is not None:
+            self.timed.logged()
         self._present = {*paths, *self.log.followed}
         self._cost, took = time.thread_time() - used, time.perf_counter() - began
         self._polled, self._next_poll = now, now + max(POLL, min(1.0, 10 * self._cost), took)
+        if self.remote:  # a listing costs requests
+            self._cost, self._next_poll = took, now + max(STORE_POLL, STORE_SHARE * took)
         if full:
             pause = max(POLL, TAIL_SHARE * self._cost) if self.tail else max(FULL, FULL_SHARE * self._cost)
             self._next_full = now + min(FULL_AT_MOST, pause)
@@ -232,7 +273,25 @@ def _place(text: str) -> SourceOffset:
 
 
 def _check(stream: StreamDef, settings: FileSettings) -> None:
-    Listing(settings.path).check()
+    check_access(settings)
+    if is_timed(settings.path):
+        _check_timed(settings)
+    elif settings.lookback is not None:
+        raise BadOption(
+            "lookback has no effect without a time in the path",
+            advice="Remove it, or write the time into the path, as in /data/{yyyy}/{MM}/{dd}.",
+            option="lookback",
+        )
+    elif is_remote(settings.path):
+        if settings.tail:
+            raise BadOption(
+                "tail has no meaning on an object store",
+                advice="Remove tail: an object does not grow, it is replaced as a whole.",
+                option="tail",
+            )
+        ObjectListing(StoreAccess.of(settings)).check()
+    else:
+        Listing(settings.path).check()
     fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
     if stream.format == "avro" and not isinstance(fmt, TableFormat):
         raise BadOption(
@@ -248,6 +307,29 @@ def _check(stream: StreamDef, settings: FileSettings) -> None:
             advice="Remove tail, or the option that forces one task to read a whole file (multiline, codec).",
             option="tail",
         )
+
+
+def _check_timed(settings: FileSettings) -> None:
+    timed = TimedPath(absolute(settings.path))
+    if settings.tail:
+        raise BadOption(
+            "tail has no meaning with a time in the path",
+            advice="Remove tail: only complete files are read there.",
+            option="tail",
+        )
+    if is_remote(settings.path):
+        ObjectStore(replace(StoreAccess.of(settings), url=timed.root)).check()
+    else:
+        Listing(timed.root).check()
+
+
+def _timed(settings: FileSettings, state: Path, clock: WallClock) -> TimedListing:
+    timed = TimedPath(absolute(settings.path))
+    places: FilePlaces = LocalPlaces()
+    if is_remote(settings.path):
+        places = StorePlaces(ObjectListing(replace(StoreAccess.of(settings), url=timed.root)))
+    lookback = DAY if settings.lookback is None else settings.lookback / 1e6
+    return TimedListing(timed, lookback, places, state, clock, all_first=settings.start == "earliest")
 
 
 def _check_table(unit: str, name: str, settings: FileSettings) -> None:
@@ -267,6 +349,6 @@ FILES = SourceKind(
     settings=FileSettings,
     build=Files,
     check_settings=_check,
-    changeable=("on_bad_file",),
+    changeable=("on_bad_file", "lookback", *STORE_OPTIONS),
     metadata=FILE_METADATA,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
+from headrace.formats.format_kind import Format
 from headrace.formats.tables import TableFormat
 from headrace.model.program import StreamDef
 from headrace.sources.files import FILES
@@ -40,6 +41,12 @@ class ReadDescription:
         return "cut among the tasks" + ("; compressed files each in order, by one task" if self.codecs else "")
 
 
+def _unit(stream: StreamDef, fmt: Format) -> str:
+    if stream.fed_by is not None:
+        return f"segment of the output of pipeline {stream.fed_by}"
+    return fmt.unit if isinstance(fmt, TableFormat) and stream.source == FILES.name else ""
+
+
 def describe_read(stream: StreamDef) -> ReadDescription:
     """How `stream` is read, as far as its declaration decides it."""
     fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
@@ -51,5 +58,5 @@ def describe_read(stream: StreamDef) -> ReadDescription:
         skips=fmt.skips,
         in_order=fmt.in_order or (f"codec {codec} cannot be cut" if codec in CODECS else ""),
         codecs=codec == "auto",
-        unit=fmt.unit if isinstance(fmt, TableFormat) and stream.source == FILES.name else "",
+        unit=_unit(stream, fmt),
     )

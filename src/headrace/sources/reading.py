@@ -7,7 +7,6 @@ record is never loaded into memory as a whole.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,9 +17,11 @@ from headrace.formats.format_kind import Format, too_long
 from headrace.formats.framing import first_record
 from headrace.formats.tables import TableFormat, UnitRows
 from headrace.sources.badfiles import BadRange, in_short
-from headrace.sources.extent import BAD_FILE, SKIP_ADVICE, Extent, changed, stamp_at
+from headrace.sources.extent import BAD_FILE, Extent, changed, stamp_at
 from headrace.sources.file_facts import FileFacts
+from headrace.sources.handles import SKIP_ADVICE, Handle, as_file, close_file, closing_file, open_file, read_at
 from headrace.sources.source_kind import RawChunk
+from headrace.stores.object_store import ObjectStore
 
 # How much a task decodes at a time. JSON with 20 columns decodes at 293, 377, 370 and 272 MB/s with 256 KiB, 1, 2 and
 # 8 MiB: index and columns must stay near the CPU cache. A filter that keeps 1 % of the rows makes it 1.9 times as fast
@@ -43,15 +44,16 @@ class FileRange:
 @dataclass(frozen=True, slots=True)
 class FileSplit:
     """The ranges that one task reads. With `skip`, a range that cannot be read gives a chunk that reports it, and the
-    other ranges are read. Otherwise it is an error."""
+    other ranges are read. Otherwise it is an error. The files are objects if there is a `store`."""
 
     ranges: tuple[FileRange, ...]
     skip: bool = False
+    store: ObjectStore | None = None
 
     def read(self, fmt: Format) -> Iterator[RawChunk]:
         for part in self.ranges:
             try:
-                yield from _read(part, fmt)
+                yield from _read(part, fmt, self.store)
             except BAD_FILE as problem:
                 found = self.unreadable(part.extent.path, problem)
                 yield RawChunk(part.extent.path, part.begin, b"", unreadable=found)
@@ -62,20 +64,20 @@ class FileSplit:
                 problem.advice = f"To continue without it: {SKIP_ADVICE} A good copy that arrives later is read."
             raise problem
         part = next(part for part in self.ranges if part.extent.path == origin)
-        return BadRange(origin, part.number, part.begin, *in_short(problem), stamp_at(origin))
+        return BadRange(origin, part.number, part.begin, *in_short(problem), stamp_at(origin, self.store))
 
     def line(self, origin: str, offset: int, fmt: Format) -> int | None:
         extent = next((part.extent for part in self.ranges if part.extent.path == origin), None)
         if extent is None or not fmt.delimiter:
             return None
         try:
-            return 1 + _count(extent, offset, fmt.delimiter)
+            return 1 + _count(extent, offset, fmt.delimiter, self.store)
         except (HeadraceError, OSError):  # the file is gone, and the error is about that
             return None
 
 
-def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
-    fd = part.extent.open()
+def _read(part: FileRange, fmt: Format, store: ObjectStore | None) -> Iterator[RawChunk]:
+    fd = part.extent.open(store)
     try:
         chunks = _chunks(fd, part, fmt)
         facts = FileFacts.of(fd, part.extent.path)
@@ -85,10 +87,10 @@ def _read(part: FileRange, fmt: Format) -> Iterator[RawChunk]:
         problem.filename = problem.filename or part.extent.path
         raise
     finally:
-        os.close(fd)
+        close_file(fd)
 
 
-def _chunks(fd: int, part: FileRange, fmt: Format) -> Iterator[RawChunk]:
+def _chunks(fd: Handle, part: FileRange, fmt: Format) -> Iterator[RawChunk]:
     if isinstance(fmt, TableFormat):
         return table_chunks(fd, part, fmt)
     if part.extent.whole:
@@ -96,11 +98,10 @@ def _chunks(fd: int, part: FileRange, fmt: Format) -> Iterator[RawChunk]:
     return RangeReader(fd, part, fmt).chunks()
 
 
-def table_chunks(fd: int, part: FileRange, fmt: TableFormat) -> Iterator[RawChunk]:
+def table_chunks(fd: Handle, part: FileRange, fmt: TableFormat) -> Iterator[RawChunk]:
     """The units of a table that end in the range, each a chunk. They are read when they are decoded."""
     path = part.extent.path
-    with os.fdopen(os.dup(fd), "rb") as file:
-        file.seek(0)
+    with as_file(fd) as file:
         for unit in fmt.units(file, path, part.extent.end, part.begin, part.end):
             yield RawChunk(
                 path, unit.first, b"", table=UnitRows(unit=unit, schema=fmt.schema, path=path, begin=0, end=unit.rows)
@@ -118,9 +119,9 @@ def naming(path: str) -> Iterator[None]:
         raise
 
 
-def _count(extent: Extent, offset: int, delimiter: bytes) -> int:
+def _count(extent: Extent, offset: int, delimiter: bytes, store: ObjectStore | None) -> int:
     """Count the delimiters in the first `offset` bytes of a file, which it reads again."""
-    with open(extent.path, "rb") as file:
+    with closing_file(open_file(extent.path, store)) as handle, as_file(handle) as file:
         stream = Decompressor(file, extent.codec, extent.path) if extent.codec else file
         count, left, tail = 0, offset, b""
         while left > 0 and (piece := stream.read(min(left, CHUNK))):
@@ -134,7 +135,7 @@ def _count(extent: Extent, offset: int, delimiter: bytes) -> int:
 class RangeReader:
     """Reads the records that end in one range, in chunks of whole records."""
 
-    def __init__(self, fd: int, part: FileRange, fmt: Format, chunk: int = CHUNK) -> None:
+    def __init__(self, fd: Handle, part: FileRange, fmt: Format, chunk: int = CHUNK) -> None:
         self.fd, self.part, self.fmt = fd, part, fmt
         self.path = part.extent.path
         self.delimiter = fmt.delimiter
@@ -178,7 +179,7 @@ class RangeReader:
         return found + len(self.delimiter) if found >= 0 else 0
 
     def read(self, at: int, length: int) -> bytes:
-        data = os.pread(self.fd, length, at)
+        data = read_at(self.fd, length, at)
         if len(data) != length:
             raise changed(self.path, f"shrank to {at + len(data)} bytes")
         return data
@@ -222,9 +223,9 @@ class OrderedReader:
     Offsets count decompressed bytes. Keeps one chunk and at most one record in memory.
     """
 
-    def __init__(self, fd: int, extent: Extent, fmt: Format, chunk: int = CHUNK) -> None:
+    def __init__(self, fd: Handle, extent: Extent, fmt: Format, chunk: int = CHUNK) -> None:
         self.fd, self.extent, self.fmt, self.chunk = fd, extent, fmt, chunk
-        self.file = os.fdopen(os.dup(fd), "rb")
+        self.file = as_file(fd)
         self.stream = Decompressor(self.file, extent.codec, extent.path) if extent.codec else self.file
 
     def chunks(self) -> Iterator[RawChunk]:

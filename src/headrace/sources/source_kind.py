@@ -101,6 +101,19 @@ class ReadsLate(Protocol):
         ...
 
 
+@runtime_checkable
+class CarriesTime(Protocol):
+    """A split that knows how far the stream's event time has come. If it is `timed`, its rows do not count."""
+
+    @property
+    def timed(self) -> bool: ...
+
+    @property
+    def event_time(self) -> int | None:
+        """Microseconds since 1970. None if nothing is known yet."""
+        ...
+
+
 class StreamSource(Protocol):
     """The driver side of a source. It runs in the process that plans epochs; one thread calls it.
 

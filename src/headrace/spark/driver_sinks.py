@@ -12,7 +12,7 @@ from headrace.model.program import DEAD_LETTER, PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
 from headrace.sinks.console import ConsoleSink
-from headrace.sinks.secret_options import revealed
+from headrace.sinks.secret_options import pipeline_for_tasks, revealed
 from headrace.sinks.sink_kind import DriverSink, SinkKey
 from headrace.sinks.staging import pipeline_staged_in, staged_in
 from headrace.state.progress import Debt
@@ -61,8 +61,9 @@ class DriverSinks:
         return SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory), self._reveal), columns)
 
     def staged(self, pipeline: PipelineDef) -> PipelineDef:
-        """`pipeline` with the directory in which tasks stage rows for sinks that have none of their own."""
-        return pipeline_staged_in(pipeline, self._directory)
+        """`pipeline` as tasks need it: with the directory in which they stage rows for sinks that have none of their
+        own, and with the secrets of object stores."""
+        return pipeline_for_tasks(pipeline_staged_in(pipeline, self._directory), self._reveal)
 
     def key(self, instance: int, epoch: int, digest: str = "") -> SinkKey:
         """The key of an instance's output in an epoch."""

@@ -27,10 +27,12 @@ from headrace.bridge.reports import PlannedEpoch
 from headrace.bridge.spark_rows import STAGING
 from headrace.control.log import SignalLog, next_cut
 from headrace.model.codec import dump
-from headrace.model.program import PipelineExit, PlanVersion, StreamDef
+from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, StreamDef
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
+from headrace.sinks.feed_sink import FeedWatch
+from headrace.sinks.secret_options import pipeline_for_tasks, secrets_for_tasks
 from headrace.sinks.staging import pipeline_staged_in, plan_staged_in
 from headrace.sources import SOURCES
 from headrace.sources.source_kind import InputSplit, StreamSource
@@ -96,6 +98,10 @@ class EpochPlanner:
         return SignalLog(self.directory)
 
     @cached_property
+    def feeds(self) -> FeedWatch:
+        return FeedWatch(self.directory)
+
+    @cached_property
     def stream(self) -> StreamDef:
         return self.plans.load(self.plans.current()).stream
 
@@ -138,14 +144,16 @@ class EpochPlanner:
         newest = self.plans.current()
         self._follow(newest)
         plan, cut = next_cut(self.signals.pending(at.barrier_id), newest)
-        source = self.source.latest(at.source, self.settings.max_epoch_bytes)
+        # A full feed pauses the source. Plans, barriers and the watermark of an idle stream go on.
+        paused = bool(newest) and bool(self.feeds.full(self.plans.load(newest).pipelines))
+        source = at.source if paused else self.source.latest(at.source, self.settings.max_epoch_bytes)
         if source != at.source:
             self.idle.rows_came()
         watermark = self.idle.watermark(progress.watermark)
         urgent = plan != at.plan or watermark != progress.watermark or cut is not None
         waiting = self._waiting(at.source, progress) if source != at.source else 0
         if self.batcher.cut(waiting, closed=progress.closed > 0, urgent=urgent) is None:
-            if waiting == 0:
+            if waiting == 0 and not paused:
                 exhausted = self.source.exhausted(source)
                 self._notify(SourceIdle(stream=self.stream.name, pid=os.getpid(), plan=plan, exhausted=exhausted))
             return start
@@ -258,10 +266,17 @@ class EpochPlanner:
         muted = {left.pipeline.instance for left in leaving if left not in declared.left}
         # Tasks get the instances that leave in this epoch beside the plan, so the plan itself need not list them.
         sent = plan_staged_in(replace(allowed, left=()) if allowed.left else allowed, self.directory)
+        sent = secrets_for_tasks(sent, self._reveal)
         if sent is not parse_plan(text):
             text = dump(sent)
-        leaving = tuple(replace(e, pipeline=pipeline_staged_in(e.pipeline, self.directory)) for e in leaving)
+        leaving = tuple(replace(e, pipeline=self._for_tasks(e.pipeline)) for e in leaving)
         return EpochPlan(allowed, text, leaving, out=tuple(sorted(forbidden | muted)))
+
+    def _for_tasks(self, pipeline: PipelineDef) -> PipelineDef:
+        return pipeline_for_tasks(pipeline_staged_in(pipeline, self.directory), self._reveal)
+
+    def _reveal(self, name: str) -> str:
+        return read_vault(self.directory.parent.parent).reveal(name)  # two levels up, in the hub's state
 
     def _write_applied(self, until: Offset, chosen: EpochPlan) -> None:
         """Record what the epoch decodes and which instances it runs, for status, EXPLAIN, and the search for a pipeline

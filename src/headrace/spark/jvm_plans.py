@@ -8,6 +8,7 @@ internal to Spark 4; `tests/e2e/test_epoch_host.py` fails when one of them chang
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -59,6 +60,18 @@ def as_output(table: pa.Table, output: Schema) -> pa.Table:
     """A table of Spark with the names and Arrow types of `output`. Spark writes timestamps in the session's zone."""
     renamed = table.rename_columns(list(output.names))
     return renamed if renamed.schema.equals(output.arrow) else renamed.cast(output.arrow)
+
+
+def seq(found: Any) -> list[Any]:
+    """The elements of a Scala sequence."""
+    return [found.apply(i) for i in range(found.size())]
+
+
+def walk_tree(node: Any) -> Iterator[Any]:
+    """The nodes of a plan or an expression, parents first."""
+    yield node
+    for child in seq(node.children()):
+        yield from walk_tree(child)
 
 
 def _inner(spark: SparkSession) -> Any:

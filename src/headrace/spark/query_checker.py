@@ -17,7 +17,8 @@ from pyspark.sql.types import StructType
 
 from headrace.errors import DuplicateName, SparkRefused, UnknownType
 from headrace.model.schema import Field, Schema, parse_type
-from headrace.spark.jvm_plans import OFFSET, parse_query, query_over
+from headrace.spark.jvm_plans import OFFSET, parse_query, query_over, seq, walk_tree
+from headrace.spark.passed_columns import passed_columns
 from headrace.spark.query_failures import condition_of, spark_says
 from headrace.spark.query_log import muted
 from headrace.spark.staged_input import spark_schema
@@ -79,7 +80,8 @@ class _Check:
             plan = self._optimized(analyzed)
             columns, conditions, qualifier = self._pushed(plan, variables=self._reads_variable(analyzed))
             text = str(plan.toString()).rstrip()
-            return SparkFindings(output, columns, conditions, qualifier, self._tables(), None, text)
+            passed = passed_columns(plan)
+            return SparkFindings(output, columns, conditions, qualifier, self._tables(), None, text, passed)
         except (AnalysisException, ParseException) as problem:
             if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
                 blocker = Blocker("join", "a subquery over the stream", "", self._at_context(problem))
@@ -128,7 +130,7 @@ class _Check:
     def _blocker(self, plan: Any) -> Blocker | None:
         if not plan.isStreaming():
             return Blocker("stateful", "a query that reads no stream")
-        for node in _walk(plan):
+        for node in walk_tree(plan):
             found = self._of_node(node)
             if found is not None:
                 return found
@@ -136,17 +138,17 @@ class _Check:
 
     def _of_node(self, node: Any) -> Blocker | None:
         name, streaming = str(node.nodeName()), bool(node.isStreaming())
-        for expression in _seq(node.expressions()):
+        for expression in seq(node.expressions()):
             if not expression.deterministic() and streaming:
                 guilty = _random_part(expression)
                 return Blocker("random", f"{guilty.prettyName()}()", str(guilty.sql()), self._range(guilty))
-        for inner in _seq(node.subqueries()):
+        for inner in seq(node.subqueries()):
             if inner.isStreaming():
                 return Blocker("join", "a subquery over the stream", "", self._range(inner))
-            found = next((b for b in map(self._of_node, _walk(inner)) if b is not None), None)
+            found = next((b for b in map(self._of_node, walk_tree(inner)) if b is not None), None)
             if found is not None:
                 return found
-        if name == "Union" and streaming and not all(child.isStreaming() for child in _seq(node.children())):
+        if name == "Union" and streaming and not all(child.isStreaming() for child in seq(node.children())):
             return Blocker("join", "UNION ALL of the stream with a static table", "UNION", self._range(node))
         if not streaming or name in _ROW_BY_ROW:
             return None
@@ -194,10 +196,10 @@ class _Check:
 
     def _columns(self, parents: list[Any], leaf: Any) -> set[int]:
         """The columns of one leaf that its nearest projection, and the filters below that, read."""
-        places = {attribute.exprId().id(): i for i, attribute in enumerate(_seq(leaf.output()))}
+        places = {attribute.exprId().id(): i for i, attribute in enumerate(seq(leaf.output()))}
         found: set[int] = set()
         for parent in reversed(parents):
-            references = _seq(parent.references().toSeq())
+            references = seq(parent.references().toSeq())
             found |= {places[a.exprId().id()] for a in references if a.exprId().id() in places}
             if parent.nodeName() in ("Project", "Aggregate"):
                 return found
@@ -222,9 +224,9 @@ class _Check:
         """Whether the query reads a session variable. Its value may change, so conditions on it stay Spark's."""
         return any(
             inner.nodeName() == "VariableReference"
-            for node in _walk(analyzed)
-            for expression in _seq(node.expressions())
-            for inner in _walk(expression)
+            for node in walk_tree(analyzed)
+            for expression in seq(node.expressions())
+            for inner in walk_tree(expression)
         )
 
     def _tables(self) -> tuple[StaticTable, ...]:
@@ -234,7 +236,7 @@ class _Check:
         for parents, node in _with_parents(self.parsed, subqueries=True):
             if node.nodeName() != "UnresolvedRelation":
                 continue
-            parts = [str(p) for p in _seq(node.multipartIdentifier())]
+            parts = [str(p) for p in seq(node.multipartIdentifier())]
             at = self._range(node)
             if at is None or (len(parts) == 1 and parts[0].lower() in hidden):
                 continue
@@ -256,7 +258,7 @@ def _name_length(text: str, parts: int) -> int:
 def _declared(plan: Any) -> Iterator[str]:
     for _, node in _with_parents(plan, subqueries=True):
         if node.nodeName() == "UnresolvedWith":
-            for relation in _seq(node.cteRelations()):
+            for relation in seq(node.cteRelations()):
                 yield relation._1()
 
 
@@ -274,7 +276,7 @@ def _conditions(parents: list[Any]) -> tuple[tuple[str, ...], str]:
     found: dict[str, list[str]] = {}
     for part in _operands(parents[-1].condition()):
         qualifiers = {
-            ".".join(map(str, _seq(e.qualifier()))) for e in _walk(part) if e.nodeName() == "AttributeReference"
+            ".".join(map(str, seq(e.qualifier()))) for e in walk_tree(part) if e.nodeName() == "AttributeReference"
         }
         if len(qualifiers) == 1:
             found.setdefault(qualifiers.pop(), []).append(str(part.sql()))
@@ -294,21 +296,10 @@ def _operands(condition: Any) -> Iterator[Any]:
 
 def _random_part(expression: Any) -> Any:
     """The innermost part of an expression that is not deterministic."""
-    for child in _seq(expression.children()):
+    for child in seq(expression.children()):
         if not child.deterministic():
             return _random_part(child)
     return expression
-
-
-def _seq(found: Any) -> list[Any]:
-    return [found.apply(i) for i in range(found.size())]
-
-
-def _walk(node: Any) -> Iterator[Any]:
-    """The nodes of a tree, parents first."""
-    yield node
-    for child in _seq(node.children()):
-        yield from _walk(child)
 
 
 def _with_parents(
@@ -317,10 +308,10 @@ def _with_parents(
     """The nodes of a plan with the nodes above each, the root first."""
     above = parents or []
     yield above, node
-    inner = _seq(node.children())
+    inner = seq(node.children())
     if node.nodeName() == "UnresolvedWith":
-        inner += [relation._2() for relation in _seq(node.cteRelations())]
+        inner += [relation._2() for relation in seq(node.cteRelations())]
     if subqueries:
-        inner += _seq(node.subqueries())
+        inner += seq(node.subqueries())
     for child in inner:
         yield from _with_parents(child, [*above, node], subqueries=subqueries)

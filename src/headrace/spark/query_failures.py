@@ -7,13 +7,16 @@ import re
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException, PySparkException, PythonException
 
-from headrace.errors import EvaluationFailed, HeadraceError, SparkRefused, WorkerDied
+from headrace.errors import EvaluationFailed, HeadraceError, SparkRefused, TableTooLarge, WorkerDied
 from headrace.exec.failures import coded
 from headrace.model.program import PipelineDef
 from headrace.spark.causes import cause_of
 
 _GONE = re.compile(r"stopped SparkContext|SparkContext was shut down|Job \d+ cancelled because SparkContext")
 _DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure|crashed")
+_BROADCAST = re.compile(
+    r"[Cc]annot broadcast the table|[Nn]ot enough memory to build and broadcast|Could not execute broadcast in"
+)
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _UDF = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 _SHOWN = 600
@@ -45,6 +48,13 @@ def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:
         return WorkerDied(
             f"a Python worker died in the Spark query of pipeline {pipeline.name}: {said}",
             advice="A function of the query may have ended its process or used too much memory.",
+        )
+    if _BROADCAST.search(said):
+        return TableTooLarge(
+            f"a static table of pipeline {pipeline.name} has grown too large to be broadcast: {spark_says(problem)}",
+            advice="Remove the BROADCAST hint, let the query read a view with fewer rows and columns, give the driver "
+            "more memory, or raise spark.sql.broadcastTimeout. Then start the pipeline again.",
+            said=said,
         )
     if isinstance(problem, PySparkException) or type(problem).__module__.startswith(("pyspark", "py4j")):
         return EvaluationFailed(

@@ -17,6 +17,7 @@ from headrace.sql.parse.dialect import statement_ends
 from headrace.sql.parse.script import cut_limit, parse_script
 from headrace.sql.parse.statements import (
     AlterPipeline,
+    CreateDerivedStream,
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -37,6 +38,7 @@ from headrace.sql.views import define_view
 
 __all__ = [
     "AlterPipeline",
+    "CreateDerivedStream",
     "CreatePipeline",
     "CreateSink",
     "CreateStream",

@@ -21,7 +21,8 @@ def altered(declared: str, change: AlterPipeline) -> CreatePipeline:
         text = _with_option(text, name, change, number)
     if change.sinks:
         before = _parsed(text, number)
-        text = text[: before.sink_spans[0].start] + change.sinks + text[before.sink_spans[-1].end :]
+        assert before.into is not None, "a parsed statement says where its outlets are"
+        text = text[: before.into.start] + change.sinks + text[before.into.end :]
     if change.query:
         text = text[: _parsed(text, number).query_start] + change.query
     return replace(_parsed(text, number), or_replace=True, if_not_exists=False)
@@ -36,7 +37,8 @@ def _with_option(text: str, name: str, change: AlterPipeline, number: int) -> st
     if before.spans:
         end = max(span.end for span in before.spans.values())
         return f"{text[:end]}, {setting}{text[end:]}"
-    end = before.sink_spans[-1].end
+    assert before.into is not None, "a parsed statement says where its outlets are"
+    end = before.into.end
     return f"{text[:end]} WITH ({setting}){text[end:]}"
 
 

@@ -24,9 +24,9 @@ from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
 from headrace.sources import SOURCES, SourceKind
 from headrace.sql.computed_columns import bind_computed_columns
-from headrace.sql.parse.statements import CreatePipeline, CreateSink, CreateStream, Select
+from headrace.sql.parse.statements import CreateDerivedStream, CreatePipeline, CreateSink, CreateStream, Select
 
-Declaration = CreateStream | CreateSink | CreatePipeline | Select
+Declaration = CreateStream | CreateDerivedStream | CreateSink | CreatePipeline | Select
 """The statements with a WITH clause."""
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headrace.base.unknown import unknown
 from headrace.errors import InternalError, Span, SparkRefused, SqlError, UnknownSink, UnknownStream, UnsupportedOnShared
 from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef, ViewDef
+from headrace.sinks.feed_sink import FEED
 from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
 from headrace.sql.functions.time_functions import CLOCKS
-from headrace.sql.hosts.epoch_planner import EpochHostPlanner
+from headrace.sql.hosts.epoch_planner import EpochHostPlan, EpochHostPlanner
 from headrace.sql.hosts.host_choice import SHARED, HostChoice, forced, is_resolvable, moved
 from headrace.sql.hosts.spark_checker import SparkChecker, SparkFindings
 from headrace.sql.lowering import lower, lower_epoch_query, program_of
@@ -20,6 +21,7 @@ from headrace.sql.parse.statements import CreatePipeline, Select
 from headrace.sql.parse.syntax import ForeignQuery
 from headrace.sql.pipeline_options import PipelineOptions, chosen_host, read_pipeline_options
 from headrace.sql.plan.context import PlanContext
+from headrace.sql.plan.event_times import EventTime, TimePath, event_times, passed_times, stream_times
 from headrace.sql.plan.expr import Call, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.logical import Plan
@@ -39,6 +41,7 @@ class Planned:
     `choice` is its host. On the epoch host the plans are those of the rings, and `spark` is what Spark says about its
     part, None if Spark has not checked it. `emit` is the EMIT clause of the statement, None without one. `trace` has
     each rule's name and the plan after it, None when the rule changed nothing. `views` are those that the query reads.
+    `times` are the output columns that are an event time; none while Spark has not checked its part.
     """
 
     name: str | None
@@ -54,6 +57,7 @@ class Planned:
     choice: HostChoice = SHARED
     spark: SparkFindings | None = None
     views: tuple[ViewDef, ...] = ()
+    times: dict[TimePath, EventTime] = field(default_factory=dict)
 
 
 def plan_pipeline(
@@ -115,7 +119,16 @@ def _plan_on_epoch_host(
         options=options,
         choice=forced("epoch") if because is None else moved(because),
         spark=plan.findings,
+        times=_times_of_spark(plan),
     )
+
+
+def _times_of_spark(plan: EpochHostPlan) -> dict[TimePath, EventTime]:
+    """The event times in the output of Spark's part of a query."""
+    if plan.findings is None:
+        return {}
+    below = stream_times(plan.rings.stream) if plan.program.ring1 is None else plan.rings.times
+    return passed_times(below, dict(plan.findings.passed))
 
 
 def plan_on_shared_host(statement: CreatePipeline | Select, names: Names, meaning: Meaning) -> Planned:
@@ -169,6 +182,7 @@ def _plan(statement: CreatePipeline | Select, names: Names, meaning: Meaning) ->
         trace=(*logical_trace, *physical_trace),
         options=options,
         choice=forced("shared") if chosen_host(statement) == "shared" else SHARED,
+        times=event_times(shape),
     )
 
 
@@ -193,4 +207,5 @@ def _sinks(statement: CreatePipeline, names: Names) -> tuple[SinkDef, ...]:
         if sink is None:
             raise unknown(UnknownSink, "sink", name, names.sink_names(), span=span)
         found.append(sink)
-    return tuple(found)
+    # The hub makes the feeds themselves; a plan only says where the rows go.
+    return (*found, *(SinkDef(f"stream {outlet.name}", FEED.name, {}) for outlet in statement.streams))

@@ -116,6 +116,15 @@ class Catalog:
         wanted = (p.attached for p in self.of_stream(stream) if p.desired == "running")
         return tuple(sorted(wanted, key=lambda d: d.instance))
 
+    def fed_by(self, pipeline: str) -> list[StreamDef]:
+        """The streams that are the output of a pipeline."""
+        return [s for s in self.streams.values() if (s.fed_by or "").lower() == pipeline.lower()]
+
+    def readers_of(self, stream: str) -> list[str]:
+        """The pipelines and the views that read a stream. Views are named as such."""
+        pipelines = [p.definition.name for p in self.of_stream(stream)]
+        return [*pipelines, *(f"view {view}" for view in self.views_over(stream))]
+
     def users_of_sink(self, name: str) -> list[str]:
         """The pipelines that write to a sink, and the streams whose dead letters go there."""
         lowered = name.lower()

@@ -48,6 +48,7 @@ STREAMS = "streams"
 DROPPED = "dropped"
 _GONE, _UNCLAIMED = ".gone-", ".unclaimed-"
 _log = logging.getLogger(__name__)
+_ON_STORE = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # a Path has one of the two slashes of a URL
 JVM_GRACE_SECONDS = 30.0
 MAX_COMPONENT = 200  # most file systems allow 255 bytes, and encrypted ones less
 
@@ -63,6 +64,13 @@ class StateDir:
     def open(path: Path, sleep: Callable[[float], None] = time.sleep) -> StateDir:
         """Take ownership. If the JVM of a killed owner is still alive, it may still write: waits for its end, and
         raises StateInUse if that takes too long."""
+        if _ON_STORE.match(str(path)):
+            raise UnwritablePath(
+                f"the state directory {path} cannot be on an object store",
+                advice="Name a directory of a local or mounted file system with --state-dir: locks, logs that grow and "
+                "Spark's checkpoint need one. Streams and sinks may be on object stores.",
+                path=str(path),
+            )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700, exist_ok=True)
@@ -141,13 +149,18 @@ class StateDir:
 
 
 def stream_directory(root: Path, name: str) -> Path:
-    """The directory of a stream below the state directory `root`. A quoted name may contain any character, so
-    characters with a meaning in paths are written as %XX: no name leads out of the state directory. A result that is
-    too long for a file system is truncated and gets a digest."""
+    """The directory of a stream below the state directory `root`."""
+    return root / STREAMS / directory_name(name)
+
+
+def directory_name(name: str) -> str:
+    """The name of a stream's directory. A quoted name may contain any character, so characters with a meaning in paths
+    are written as %XX: no name leads out of the state directory. A result that is too long for a file system is
+    truncated and gets a digest."""
     written = re.sub(r"^\.", "%2E", quote(name, safe=" "))
     if len(written) > MAX_COMPONENT:
         written = f"{written[: MAX_COMPONENT - 33]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-    return root / STREAMS / written
+    return written
 
 
 def require_savepoint_name(name: str) -> str:

@@ -33,8 +33,8 @@ def take_back(current: Catalog, before: Catalog, after: Catalog) -> Catalog:
         elif not catalog.users_of_sink(name):
             catalog = catalog.without("sink", name)
     for name in _changed(before.streams, after.streams, current.streams):
-        stream = before.streams.get(name)
-        if stream is not None and keeps_progress(stream, after.streams[name]):
+        stream, now = before.streams.get(name), after.streams.get(name)
+        if stream is not None and now is not None and keeps_progress(stream, now):
             catalog = catalog.with_stream(stream)
         elif not any(catalog.of_stream(name)):
             catalog = catalog.without("stream", name)

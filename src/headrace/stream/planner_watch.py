@@ -33,6 +33,7 @@ class PlannerWatch:
         self.planned_at: float | None = None
         self.planning_ms = 0.0
         self.idle: SourceIdle | None = None
+        self._stale = False  # the next idle notice does not count
         self.held = False
         self.backlog = 0
         self.planner: int | None = None
@@ -49,6 +50,12 @@ class PlannerWatch:
         """There is work again, so the last idle notice is out of date."""
         with self.changed:
             self.idle = None
+
+    def look_again(self) -> None:
+        """There may be new input that the last idle notice does not know. The next one does not count either: it may
+        have been sent before the input came, and arrive only now."""
+        with self.changed:
+            self.idle, self._stale = None, True
 
     def hold_released(self) -> None:
         """The hub has lifted the hold."""
@@ -90,7 +97,7 @@ class PlannerWatch:
                 case SourceIdle():
                     self.planned = max(self.planned, notice.plan)
                     self.backlog = 0
-                    self.idle = notice
+                    self.idle, self._stale = None if self._stale else notice, False
                 case PlanningHeld():
                     self.held = True
             self.changed.notify_all()

@@ -13,9 +13,12 @@ from headrace.errors import (
     JournalUnwritable,
     SinkUnavailable,
     StateUnavailable,
+    StoreUnreachable,
     kind_of,
     may_pass,
 )
+
+_ENDLESS = (BrokerUnreachable, DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable, StoreUnreachable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +76,4 @@ class Retries:
 
 def _endless(problem: str) -> bool:
     """True for failures that are retried without limit: a disk may stay full for a day, and then have room again."""
-    return kind_of(problem) in (BrokerUnreachable, DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable)
+    return kind_of(problem) in _ENDLESS

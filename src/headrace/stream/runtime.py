@@ -254,6 +254,11 @@ class StreamRuntime:
         StartTimeout, or StreamFailed when the query dies or keeps failing."""
         self._waits.until_planned(version, timeout, self._stored())
 
+    def look_again(self) -> None:
+        """Another stream may have written input of this one: what the planner has said about its end is out of
+        date."""
+        self._query.watch.look_again()
+
     def wait_exhausted(self, timeout: float | None) -> bool:
         """Wait until the source has nothing more to read under the newest plan, or the query was stopped. True if that
         happened in time."""

@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
@@ -105,7 +106,7 @@ class Duck:
 
     def _fetch(self, kind: DataType, sql: str) -> list[Any]:
         if isinstance(kind, Array | Map | Struct):  # as Arrow values on both sides
-            found: list[Any] = self.connection.sql(sql).to_arrow_table().column(0).to_pylist()
+            found: list[Any] = _numbered(self.connection.sql(sql).to_arrow_table().column(0)).to_pylist()
             return found
         return [_from_duck(kind, row[0]) for row in self.connection.execute(sql).fetchall()]
 
@@ -169,7 +170,7 @@ class Spark:
         except AnalysisException as problem:
             if len(texts) == 1:
                 return [str(problem).split("\n")[0]]
-        except PySparkException:
+        except (PySparkException, Py4JJavaError):
             if len(texts) == 1:
                 return [self._by_row(texts[0])]
         middle = len(texts) // 2
@@ -206,7 +207,7 @@ class Spark:
             kind = parse_type(found.schema.fields[0].dataType.simpleString())
             try:
                 table = pa.Table.from_batches(found._collect_as_arrow())
-            except PySparkException:
+            except (PySparkException, Py4JJavaError):
                 values.append(FAILED)
                 continue
             values += _from_spark(kind, pa.StructArray.from_arrays([table.column(0).combine_chunks()], ["v"]))
@@ -247,11 +248,26 @@ def _to_spark(kind: DataType, value: Any) -> Any:
 def _from_spark(kind: DataType, found: Any) -> list[Any]:
     """Times as numbers; FAILED where there is not even a struct."""
     failed, values = found.is_null().to_pylist(), found.field("v")
-    if kind.ddl in ("TIMESTAMP", "TIMESTAMP_NTZ"):
-        values = values.cast(pa.int64())
-    elif kind.ddl == "DATE":
-        values = values.cast(pa.int32())
-    return [FAILED if f else value for value, f in zip(values.to_pylist(), failed, strict=True)]
+    return [FAILED if f else value for value, f in zip(_numbered(values).to_pylist(), failed, strict=True)]
+
+
+def _numbered(values: Any) -> Any:
+    """Times as numbers, also inside of nested values: Python has no years beyond 9999."""
+    return values.cast(_numbers(values.type))
+
+
+def _numbers(kind: Any) -> Any:
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date(kind):
+        return pa.int32()
+    if pa.types.is_list(kind):
+        return pa.list_(_numbers(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_numbers(kind.key_type), _numbers(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _numbers(f.type)) for f in kind])
+    return kind
 
 
 def same(kind: str, ours: Any, theirs: Any, ulps: int = 0) -> bool:

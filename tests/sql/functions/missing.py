@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headrace.sql.bind.derived_calls import DERIVED
-from headrace.sql.bind.expression_binder import _CAST_FUNCTIONS, GENERATORS
+from headrace.sql.bind.expression_binder import GENERATORS
+from headrace.sql.bind.operator_calls import CAST_FUNCTIONS
 from headrace.sql.functions import ALIASES, FUNCTIONS
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 
@@ -42,15 +43,15 @@ to_csv to_protobuf""",
     "are window functions": """counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number
 """,
     "belong to other parts of SQL": "cast grouping grouping_id measure window_time",
-    "are not done yet": """<< >> >>> aes_decrypt aes_encrypt collate collect_union make_interval sentences
+    "are not done yet": """aes_decrypt aes_encrypt collate collect_union make_interval sentences
 time_bucket to_number try_aes_decrypt try_make_interval try_to_number vector_avg vector_sum""",
 }
 MISSING = frozenset(name for names in REASONS.values() for name in names.split())
 _TRANSLATED = frozenset({"if", "ifnull", "nvl", "nvl2", "date_part", "datepart", "case", "when", "between", "extract"})
-_OPERATORS = frozenset({"!", "<>", "=="})
+_OPERATORS = frozenset({"!", "<>", "==", "<<", ">>", ">>>"})
 
 AGGREGATES_BY_NAME = frozenset({*AGGREGATE_NAMES, *AGGREGATE_ALIASES})
-SCALARS_BY_NAME = frozenset({*FUNCTIONS, *ALIASES, *_CAST_FUNCTIONS, *DERIVED, *_TRANSLATED}) - AGGREGATES_BY_NAME
+SCALARS_BY_NAME = frozenset({*FUNCTIONS, *ALIASES, *CAST_FUNCTIONS, *DERIVED, *_TRANSLATED}) - AGGREGATES_BY_NAME
 SUPPORTED = SCALARS_BY_NAME | AGGREGATES_BY_NAME | GENERATORS | _OPERATORS | {"window", "session_window"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.sql.functions import ALIASES, FUNCTIONS, is_slow, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATES
-from headrace.sql.functions.casts import is_slow_cast
+from headrace.sql.functions.overload import Overload
 from tests.sql.functions.missing import missing_section
 
 _INTRO = """# Functions, casts and aggregates on the shared host
@@ -14,8 +14,7 @@ only the functions on this page are allowed. For every entry, `tests/sql/functio
 values (NULL, NaN, signed zeros, infinities, the limits of every type, empty, long and non-ASCII texts, the changes to
 and from summer time). Any other function is refused with `UNSUPPORTED_ON_SHARED`, which points at the expression.
 
-An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others,
-or takes more than twice as long as Spark.
+An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others.
 `EXPLAIN` lists the slow calls of a pipeline.
 
 The tests generate this page from `src/headrace/sql/functions/verified.txt` (`HEADRACE_REWRITE=1`).
@@ -30,8 +29,9 @@ Known limits:
 - A text with a time but no date is not a TIMESTAMP here. Spark would add today's date. Texts of decimals have
   ASCII digits.
 - A cast of BINARY that is not UTF-8 to STRING is an error. Spark would keep the bytes.
-- Date patterns are literals. Writing takes all letters of Spark but `F` and `z`. Reading takes `y`, `M`, `L`, `d`, `D`,
-  `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z` up to `ZZZ`, quotes and brackets, each letter once.
+- Date patterns are literals. Writing takes all letters of Spark but `F` and `z`, whose meaning and names depend on the
+  version of Java. Reading takes `y`, `M`, `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z` up to
+  `ZZZ`, quotes and brackets, each letter once. Of the others Spark itself reads only `G`, `O`, `V`, `z` and `ZZZZ`.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
 - `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
   with it. They are refused after an aggregate.
@@ -65,15 +65,14 @@ Known limits:
 - `histogram_numeric` keeps all different values of a group and merges the closest until there are as many bins as
   asked for, from 2 to 10,000. With at most as many values as bins it is Spark's. Beyond that Spark's bins depend on the
   order of rows. It does not take decimals.
-- Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits.
-  The sign change and `abs` of more than 34 digits are refused, and DIV where the quotient may not fit BIGINT.
+- Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits:
+  these entries are marked *slow if long*. The sign change and `abs` of more than 34 digits are refused, and DIV where
+  the quotient may not fit BIGINT.
 - An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
-  that decides the result. Random expressions (`make fuzz-expressions`) are compared in this, too. They may differ only
-  in whether a row fails, and only where an optimizer drops an operand that would fail: beside a literal `NULL`, in
-  `IS NULL` of an expression that is never NULL, and in `try_add` and `try_subtract` of a DATE, which are refused if an
-  operand may fail, because Spark turns its failure into NULL. Where one operand is NULL and another fails,
-  `array_repeat`, `hmac`, `locate`, `overlay`, `replace` and sums and differences of times and intervals may fail where
-  Spark returns NULL, or the other way round. Spark evaluates the first operand of `nullif` before all others of a row.
+  that decides the result, and its optimizer drops operands beside a `NULL` that is written. Random expressions
+  (`make fuzz-expressions`) are compared in this, too. One difference is known: Spark evaluates the first operand of
+  `nullif` and of `BETWEEN` before all others of a row, and fails also where nothing needs its value. `try_add` and
+  `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are
@@ -102,7 +101,8 @@ def functions_page() -> str:
     for name in sorted(scalars):
         if scalars[name]:
             types = "; ".join(
-                o.key.removeprefix(name)[1:-1] + (" (slow)" if is_slow(o) else "")
+                o.key.removeprefix(name)[1:-1]
+                + (" (slow)" if is_slow(o) else " (slow if long)" if o.slow_for is not None else "")
                 for o in FUNCTIONS[name]
                 if o.key in entries
             )
@@ -115,7 +115,9 @@ def functions_page() -> str:
         "be compared, added, multiplied, divided, cast to STRING and taken apart by EXTRACT, but not be an output",
         "column. `interval divided`, `interval text`, `interval seconds`, `time minus time` and `time plus interval`",
         "do that. `equal_null`, `nullifzero`,",
-        "`zeroifnull`, `schema_of_json` and the generator `json_tuple` are translated, too.",
+        "`zeroifnull`, `schema_of_json` and the generator `json_tuple` are translated, too. So are",
+        "`decode(value, search, result, ..., default)`, `concat_ws` of ARRAY<STRING>, `unix_timestamp()`, `<<`, `>>`",
+        "and `>>>`. `ceil` and `floor` take no digits.",
         "`a[i]` and `m[key]` are `element`. `extract x` is",
         "`EXTRACT(x FROM ...)` and `date_part('x', ...)`. `dateadd`, `date_add`, `datediff` and `date_diff` with a",
         "unit are `timestampadd` and `timestampdiff`. A type is a function: `int(x)` is `CAST(x AS INT)`. So are",
@@ -126,7 +128,7 @@ def functions_page() -> str:
     by_source: dict[str, list[str]] = {}
     for cast in casts:
         source, _, target = cast.removeprefix("cast(").removesuffix(")").partition(" -> ")
-        by_source.setdefault(source, []).append(target + (" (slow)" if is_slow_cast(source, target) else ""))
+        by_source.setdefault(source, []).append(target)
     lines += [f"| {source} | {', '.join(targets)} |" for source, targets in sorted(by_source.items())]
     lines += ["", "## Aggregates", "", "| name | argument types | aliases |", "|---|---|---|"]
     by_name: dict[str, list[str]] = {}
@@ -146,6 +148,10 @@ def functions_page() -> str:
     ]
     lines += missing_section()
     return "\n".join(lines)
+
+
+def _mark(overload: Overload) -> str:
+    return " (slow)" if is_slow(overload) else "" if overload.slow_for is None else " (slow if long)"
 
 
 def _code(name: str) -> str:

@@ -86,6 +86,38 @@ def test_an_operand_that_fails_beside_a_null_fails_where_it_does_in_spark(spark_
     assert not different, "\n".join(different)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_call_is_null_beside_a_written_null_where_sparks_optimizer_says_so(spark_of_the_run: Any) -> None:
+    generator = Generator()
+    names, session = generator.columns.names, session_for_fuzzing(spark_of_the_run)
+    rows, kinds = generator.columns.rows(5), tuple(generator.columns.kinds)
+    Spark(session, rows, kinds, list(names.values()))
+    texts = []
+    for key in generator.keys:
+        case = generator.roots[key][0]
+        for null, kind in enumerate(case.kinds if len(case.kinds) > 1 else ()):
+            used = [names[k] for k in case.kinds]
+            used[null] = f"CAST(NULL AS {plain(kind)})"
+            texts.append(replaced(case.text, used))
+    assert len(texts) > 500
+    different = []
+    for i in range(0, len(texts), 50):
+        some = texts[i : i + 50]
+        selected = ", ".join(f"{text} AS r{n}" for n, text in enumerate(some))
+        query = session.sql(f"SELECT {selected}, row_number FROM v")._jdf.queryExecution()
+        outputs = query.optimizedPlan().projectList()
+        for n, (text, planned) in enumerate(
+            zip(some, plan_expressions(kinds, some, list(names.values())), strict=True)
+        ):
+            if isinstance(planned, HeadraceError):
+                continue
+            ours, theirs = planned[1].startswith("CAST(NULL AS "), outputs.apply(n).toString().startswith("null AS ")
+            if ours != theirs:
+                different.append(f"{text}: {planned[1]} here, {outputs.apply(n).toString()} in Spark")
+    assert not different, "\n".join(different)
+
+
 ROWS = pa.table({
     "a": pa.array([2**31 - 1, None, 5], pa.int32()),
     "b": pa.array([None, 0, 2], pa.int32()),

@@ -9,10 +9,10 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.exec.kernels import KERNELS
-from headrace.model.schema import DataType, Decimal
+from headrace.model.schema import parse_type
 from headrace.sql import explain, explain_json
 from headrace.sql.functions import FUNCTIONS, is_slow, names_slow_kernel
-from tests.sql.functions.cases import scalar_cases
+from tests.sql.functions.cases import Case, scalar_cases
 from tests.sql.functions.harness import plan_expressions
 from tests.sql.support import plan
 
@@ -25,17 +25,39 @@ def test_every_overload_that_calls_a_slow_kernel_is_marked() -> None:
             continue
         (planned,) = plan_expressions(case.kinds, [case.text])
         if not isinstance(planned, HeadraceError):
-            assert not _slow_kernels(planned[1]) or _is_wide_arithmetic(case.key, *planned), case
+            assert not _slow_kernels(planned[1]) or _is_slow_for(case), case
+
+
+def test_no_cast_calls_a_slow_kernel() -> None:
+    for case in scalar_cases():
+        if case.key.startswith("cast("):
+            (planned,) = plan_expressions(case.kinds, [case.text])
+            assert isinstance(planned, HeadraceError) or not _slow_kernels(planned[1]), case
 
 
 def _slow_kernels(sql: str) -> set[str]:
     return {name for name in re.findall(r"\bhr_\w+", sql) if names_slow_kernel(name)}
 
 
-def _is_wide_arithmetic(key: str, kind: DataType, sql: str) -> bool:
-    """Decimals of more than 38 digits before rounding are slow: docs/functions.md says so, and EXPLAIN marks them."""
-    arithmetic = re.fullmatch(r"([-+*/%]|try_mod|try_divide)[(]DECIMAL, DECIMAL[)]", key) is not None
-    return arithmetic and _slow_kernels(sql) == {"hr_decimal"} and isinstance(kind, Decimal) and kind.precision == 38
+def _is_slow_for(case: Case) -> bool:
+    """True if the entry is marked as slow for the types of the case: long decimals."""
+    (overload,) = (o for o in FUNCTIONS[case.key.partition("(")[0]] if o.key == case.key)
+    return overload.slow_for is not None and overload.slow_for([parse_type(kind) for kind in case.kinds])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "slow"),
+    [("10,2", "10,2", ""), ("18,6", "3,0", ""), ("38,18", "38,18", "+ - * / %"), ("19,2", "19,2", "* /")],
+)
+def test_arithmetic_is_slow_only_where_the_exact_result_has_too_many_digits(left: str, right: str, slow: str) -> None:
+    kinds = (f"DECIMAL({left})", f"DECIMAL({right})")
+    for operator in "+-*/%":
+        (planned,) = plan_expressions(kinds, [f"a {operator} b"])
+        assert not isinstance(planned, HeadraceError)
+        (overload,) = (o for o in FUNCTIONS[operator] if o.key == f"{operator}(DECIMAL, DECIMAL)")
+        assert overload.slow_for is not None
+        marked = overload.slow_for([parse_type(kind) for kind in kinds])
+        assert marked == (operator in slow.split()) == bool(_slow_kernels(planned[1])), operator
 
 
 def test_slow_kernels_are_known_by_name() -> None:
@@ -53,7 +75,7 @@ def test_slow_kernels_are_known_by_name() -> None:
         ("SELECT k FROM s WHERE k rlike 'a|b'", []),
         ("SELECT sha2(upper(soundex(k)), 512) AS r FROM s", ["sha2(upper(soundex(k)), 512)", "soundex(k)"]),
         ("SELECT sha2(k, 256) AS r FROM s", []),
-        ("SELECT CAST(ts AS DECIMAL(20,2)) AS r FROM s", ["cast(ts as DECIMAL(20,2))"]),
+        ("SELECT CAST(ts AS DECIMAL(20,2)) AS r FROM s", []),
         ("SELECT max(soundex(k)) AS r FROM s GROUP BY window(ts, '1 minute')", ["soundex(k)"]),
     ],
 )

@@ -99,7 +99,14 @@ def _aggregate_call(binder: ExprBinder, node: Apply, call: SplitCall, args: list
     if result is None:
         shown = ", ".join(map(str, kinds))
         binder.unsupported(f"{node.name} of {shown}", "See docs/functions.md for the types that it takes.", at)
-    return AggCall(_in_array(result, call.constants), looked_up, tuple(args), where, call.constants, at=at)
+    return AggCall(
+        type=_in_array(result, call.constants),
+        name=looked_up,
+        args=tuple(args),
+        where=where,
+        constants=call.constants,
+        at=at,
+    )
 
 
 def _in_array(result: DataType, constants: tuple[Any, ...]) -> DataType:

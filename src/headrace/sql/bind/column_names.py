@@ -154,6 +154,8 @@ def _written(node: Apply, args: list[str]) -> str | None:
         return f"between({value}, {low}, {pretty(node.args[1].args[1])})"
     if node.written == "is not null" and isinstance(node.args[0], Apply):
         return f"({pretty(node.args[0].args[0])} IS NOT NULL)"
+    if node.written in ("<<", ">>", ">>>"):
+        return f"({args[0]} {node.written} {args[1]})"
     if node.written == "extract":
         return f"extract({args[0]} FROM {args[1]})"
     if node.written in ("BOTH", "LEADING", "TRAILING"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import DATE, INT, TIMESTAMP, TIMESTAMP_NTZ
+from headrace.model.schema import DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array
 from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
 from headrace.sql.bind.interval_calls import bind_maker
@@ -99,7 +99,45 @@ def _to_char(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Ex
     return None
 
 
+def _unix_now(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """unix_timestamp() is the clock of the epoch, in seconds."""
+    return binder.call(name, (binder.call("current_timestamp", (), node.at),), node.at) if not args else None
+
+
+def _decode(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """decode(value, search, result, ..., default): a CASE in which NULL equals NULL."""
+    if len(args) < 3:
+        return None
+    pairs = range(1, len(args) - 1, 2)
+    conditions = [bind_binary(binder=binder, name="<=>", left=args[0], right=args[i], at=node.at) for i in pairs]
+    default = [args[-1]] if len(args) % 2 == 0 else []
+    values = binder.common([*(args[i + 1] for i in pairs), *default], name.upper(), node.at)
+    branches = tuple(zip(conditions, values, strict=False))
+    return CaseWhen(values[0].type, branches, values[-1] if default else None, at=node.at)
+
+
+def _concat_ws(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """The elements of an array count as arguments: they are joined first. Without an element that is not NULL, the
+    array is NULL, which concat_ws skips."""
+    if not any(arg.type == Array(STRING) for arg in args[1:]):
+        return None
+    separator = binder.coerce(args[0], STRING)
+
+    def joined(arg: Expr) -> Expr:
+        if arg.type != Array(STRING):
+            return arg
+        count = binder.call("size", (binder.call("array_compact", (arg,), node.at),), node.at)
+        empty = bind_binary(binder=binder, name="=", left=count, right=Literal(INT, 0, at=node.at), at=node.at)
+        text = binder.call("array_join", (arg, separator), node.at)
+        return CaseWhen(STRING, ((empty, Literal(STRING, None, at=node.at)),), text, at=node.at)
+
+    return binder.call(name, (separator, *(binder.coerce(joined(arg), STRING) for arg in args[1:])), node.at)
+
+
 _HANDLERS: dict[str, CallBinder] = {
+    "unix_timestamp": _unix_now,
+    "decode": _decode,
+    "concat_ws": _concat_ws,
     **dict.fromkeys(TRIED, _tried),
     **dict.fromkeys(MAKERS, bind_maker),
     "equal_null": _equal_null,

@@ -5,23 +5,19 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import NoReturn
 
 import duckdb
 
-from headrace.base.unknown import unknown
 from headrace.errors import (
     AmbiguousColumn,
     BadLiteral,
     MisplacedAggregate,
     TypeMismatch,
-    UnknownFunction,
     UnsupportedOnShared,
     WrongArguments,
 )
 from headrace.model.schema import (
-    BINARY,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -31,26 +27,24 @@ from headrace.model.schema import (
     TIMESTAMP_NTZ,
     DataType,
     Decimal,
-    parse_type,
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
 from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_element
-from headrace.sql.bind.derived_calls import DERIVED, bind_derived
+from headrace.sql.bind.derived_calls import bind_derived
 from headrace.sql.bind.grouping_sets import bind_grouping
-from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, cast_interval, is_computed, negated
+from headrace.sql.bind.interval_calls import cast_interval
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
-from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
+from headrace.sql.bind.operator_calls import bind_operator
+from headrace.sql.bind.overload_choice import bind_overload, refuse_unknown
 from headrace.sql.bind.rankings import bind_ranking
 from headrace.sql.bind.scope import Scope, field_of
-from headrace.sql.functions import ALIASES, FUNCTIONS, find, spark_functions, verified
+from headrace.sql.functions import ALIASES, FUNCTIONS, find, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.functions.casts import CASTS, cast_key, render_cast
 from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.nested_casts import inner_casts, is_nested
-from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.time_functions import CLOCKS
-from headrace.sql.parse.dialect import knows_function
 from headrace.sql.parse.syntax import (
     Aliased,
     Apply,
@@ -75,34 +69,10 @@ from headrace.sql.plan.types import (
     INTERVAL_MONTHS,
     VOID,
     is_numeric,
-    tightest,
     type_class,
-    widens,
     wider,
 )
 
-_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
-_BITS = ("&", "|", "^")
-_CAST_FUNCTIONS = {
-    "boolean": "BOOLEAN", "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INT", "bigint": "BIGINT",
-    "float": "FLOAT", "double": "DOUBLE", "decimal": "DECIMAL(10,0)", "string": "STRING", "date": "DATE",
-    "timestamp": "TIMESTAMP", "binary": "BINARY", "to_date": "DATE", "try_to_date": "DATE",
-    "to_timestamp": "TIMESTAMP", "try_to_timestamp": "TIMESTAMP", "to_timestamp_ltz": "TIMESTAMP",
-    "to_timestamp_ntz": "TIMESTAMP_NTZ",
-}  # fmt: skip
-_DATE_PARTS = {
-    name: part
-    for part, names in {
-        "year": "year y years yr yrs", "extract yearofweek": "yearofweek", "quarter": "quarter qtr",
-        "month": "month mon mons months", "weekofyear": "week w weeks", "day": "day d days",
-        "dayofweek": "dayofweek dow", "extract dow_iso": "dayofweek_iso dow_iso", "dayofyear": "doy",
-        "hour": "hour h hours hr hrs", "minute": "minute m min mins minutes",
-        "extract second": "second s sec seconds secs",
-    }.items()
-    for name in names.split()
-}  # fmt: skip
-# Spark casts no argument of these.
-_EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
 _RANDOM = ("rand", "random", "uuid", "randn")
 
 GENERATORS = frozenset(
@@ -341,7 +311,7 @@ class ExprBinder:
     def _apply(self, node: Apply) -> Expr:
         name = node.name if node.operator else ALIASES.get(node.name, node.name)
         if name == ELEMENT and not node.operator:  # Spark has no function of this name: users write a[i]
-            self._unknown(node)
+            refuse_unknown(self, node)
         if name in ("window", "session_window") and not node.operator:
             found = self.window_of(node)
             if found is None:
@@ -375,7 +345,7 @@ class ExprBinder:
             return bind_aggregate(self, node, aggregate)
         if node.distinct or node.star or node.where is not None:
             if name not in FUNCTIONS:
-                self._unknown(node)
+                refuse_unknown(self, node)
             raise WrongArguments(
                 f"{node.name} is not an aggregate: it takes no DISTINCT, * or FILTER",
                 advice="Remove them.",
@@ -390,8 +360,8 @@ class ExprBinder:
         if special is None:
             special = bind_derived(self, name, args, node)
         if special is None:
-            special = self._special(name, args, node)
-        return special if special is not None else self._resolve(name, args, node)
+            special = bind_operator(self, name, args, node)
+        return special if special is not None else bind_overload(self, name, args, node)
 
     def _unaliased(self, node: Node, function: str) -> Node:
         """An argument without its alias, which only `struct` takes."""
@@ -399,121 +369,11 @@ class ExprBinder:
             self.mismatch(f"{function} does not take AS", "Remove the alias.", node.at)
         return node.value if isinstance(node, Aliased) else node
 
-    def _special(self, name: str, args: list[Expr], node: Apply) -> Expr | None:
-        """Binds functions whose operand types do not follow a table of types."""
-        at = node.at
-        if name in (*ARITHMETIC, *_COMPARISONS, *_BITS) and len(args) == 2:
-            return bind_binary(binder=self, name=name, left=args[0], right=args[1], at=at)
-        if name in ("and", "or") and node.operator:
-            left, right = (self.boolean(a, name) for a in args)
-            return self.call(name, (left, right), at)
-        if name == "not" and node.operator:
-            return self.call(name, (self.boolean(args[0], name),), at)
-        if name in ("greatest", "least") and len(args) > 1:
-            return self.call(name, tuple(self.common(args, name.upper(), at, tightest)), at)
-        if name == "nullif" and len(args) == 2:
-            return self._nullif(args[0], args[1], at)
-        if name in ("in", "coalesce") and args:
-            return self.call(name, tuple(self.common(args, name.upper(), at)), at)
-        if name in ("ifnull", "nvl") and len(args) == 2:
-            return self.call("coalesce", tuple(self.common(args, name.upper(), at)), at)
-        if name in ("if", "nvl2") and len(args) == 3:
-            condition = self.boolean(args[0], "if") if name != "nvl2" else self.call("isnotnull", (args[0],), at)
-            then, otherwise = self.common(args[1:], name.upper(), at)
-            return CaseWhen(then.type, ((condition, then),), otherwise, at=at)
-        if name in _CAST_FUNCTIONS and len(args) == 1:
-            return self.cast(args[0], parse_type(_CAST_FUNCTIONS[name]), at, name.startswith("try_"))
-        if name in ("date_part", "datepart") and len(args) == 2 and isinstance(args[0], Literal):
-            part = _DATE_PARTS.get(str(args[0].value).lower())
-            if part is None:
-                self.unsupported(f"the part {args[0].value!r} of a date", "Use " + ", ".join(_DATE_PARTS) + ".", at)
-            if args[1].type in INTERVALS:
-                return bind_interval_part(self, part, args[1], at)
-            return self._resolve(part, args[1:], node)
-        if (name == "isnotnull" or name == "isnull") and len(args) == 1:
-            return self.call(name, (self.coerce(args[0], BOOLEAN) if args[0].type == VOID else args[0],), at)
-        if name == "round" and len(args) in (1, 2):
-            return bind_round(self, args, at)
-        if name == "||":
-            return self.call("||", tuple(self._as_text(a) for a in args), at)
-        if name in ("negative", "positive") and len(args) == 1 and isinstance(args[0], Literal):
-            value = args[0]
-            if value.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
-                return Literal(value.type, -value.value if name == "negative" else value.value, at=at)
-        if name in ("negative", "positive") and len(args) == 1 and is_computed(args[0]):
-            return negated(self, args[0], at) if name == "negative" else args[0]
-        return None
-
-    def _nullif(self, value: Expr, other: Expr, at: TextRange) -> Expr:
-        """NULL where both are equal, as their common type. The result has the type of the first, as it is."""
-        left, right = self.common([value, other], "NULLIF", at)
-        if left.type == value.type:
-            return self.call("nullif", (left, right), at)
-        null = Literal(value.type, None, at=at)
-        return CaseWhen(value.type, ((self.call("=", (left, right), at), null),), value, at=at)
-
-    def _as_text(self, expr: Expr) -> Expr:
-        return self.coerce(expr, STRING)
-
     def boolean(self, expr: Expr, operator: str) -> Expr:
         """An operand of a logical operator."""
         if expr.type not in (BOOLEAN, VOID):
             self.mismatch(f"{operator.upper()} needs conditions, this is {expr.type}", "Compare it first.", expr.at)
         return self.coerce(expr, BOOLEAN)
-
-    def _resolve(self, name: str, args: list[Expr], node: Apply) -> Expr:
-        """Binds a function by its overloads: exact types first, then types that Spark casts implicitly."""
-        overloads = FUNCTIONS.get(name)
-        if overloads is None:
-            self._unknown(node)
-        kinds = [a.type for a in args]
-        if find(name, kinds) is not None and VOID not in kinds:
-            return self.call(name, tuple(args), node.at)
-        for overload in overloads:
-            coerced = self._fit(overload, args)
-            if coerced is not None:
-                return self.call(name, coerced, node.at)
-        counts = {len(o.params) for o in overloads if not o.variadic}
-        given = ", ".join(map(str, kinds)) or "no arguments"
-        takes = "; ".join(sorted({o.key for o in overloads}))
-        if len(args) not in counts and not any(o.variadic for o in overloads):
-            raise WrongArguments(
-                f"{node.name} does not take {len(args)} arguments", advice=f"It takes {takes}.", span=self.span(node.at)
-            )
-        raise TypeMismatch(f"{node.name} does not take {given}", advice=f"It takes {takes}.", span=self.span(node.at))
-
-    def _fit(self, overload: Overload, args: list[Expr]) -> tuple[Expr, ...] | None:
-        if len(args) < len(overload.params) or (len(args) > len(overload.params) and not overload.variadic):
-            return None
-        if overload.name in _EXACT and any(arg.type != VOID for arg in args):
-            return None
-        fitted: list[Expr] = []
-        for position, arg in enumerate(args):
-            wanted = overload.param(position)
-            if wanted in ("ANY", type_class(arg.type)):
-                fitted.append(arg)
-                continue
-            if wanted in ("ANY", "DECIMAL", "ARRAY", "MAP", "STRUCT") or wanted.startswith("INTERVAL"):
-                return None
-            if position in overload.exact and arg.type != VOID:
-                return None
-            target = parse_type(wanted)
-            read_as_time = arg.type in (STRING, TIMESTAMP_NTZ) and target in (DATE, TIMESTAMP)
-            readable = target == STRING and arg.type not in (BOOLEAN, BINARY) and type_class(arg.type) in _TEXTUAL
-            down = arg.type == TIMESTAMP and target == DATE
-            if not (widens(arg.type, target) or read_as_time or readable or down):
-                return None
-            fitted.append(self.coerce(arg, target))
-        return tuple(fitted)
-
-    def _unknown(self, node: Apply) -> NoReturn:
-        if knows_function(node.name) or node.name in spark_functions():
-            near = get_close_matches(node.name, [*FUNCTIONS, *AGGREGATE_NAMES], 3, 0.6)
-            advice = f"The nearest that can: {', '.join(near)}. " if near else ""
-            self.unsupported(f"the function {node.name}", f"{advice}docs/functions.md lists all that can.", node.at)
-        known = [*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
-        advice = "See docs/functions.md for the list of functions."
-        raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=self.span(node.at))
 
     def call(self, name: str, args: tuple[Expr, ...], at: TextRange) -> Expr:
         """A call on exact types. Raises UnsupportedOnShared if it is not verified."""
@@ -537,6 +397,3 @@ class ExprBinder:
         if result is None:
             self.unsupported(shown, "The exact result may not fit 38 digits; cast to a smaller type.", at)
         return Call(result, name, args, at=at)
-
-
-_TEXTUAL = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")

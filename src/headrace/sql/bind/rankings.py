@@ -36,7 +36,7 @@ def bind_ranking(binder: ExprBinder, node: Ranking) -> Expr:
         if any(isinstance(e, RankCall) for e in walk(part)):
             binder.unsupported("a rank inside OVER", "Rank in a subquery.", part.at)
     directions = tuple((key.descending, key.nulls_first) for key in node.order)
-    return RankCall(INT, node.name, partition, order, directions, at=node.at)
+    return RankCall(type=INT, name=node.name, partition=partition, order=order, directions=directions, at=node.at)
 
 
 def with_ranks(plan: Plan, outputs: tuple[Named, ...]) -> Plan:

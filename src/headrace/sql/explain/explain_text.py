@@ -165,7 +165,11 @@ def _watermark(planned: Planned) -> Iterator[str]:
         yield "none: the stream declares no event time"
         return
     column, settings = stream.schema[stream.event_time].name, stream_settings(stream)
-    yield f"highest {column} of the whole stream - {show_interval(stream.delay_us)}"
+    if stream.fed_by is not None and stream.options["event_time"] == "inherited":
+        come = f"{column} as far as pipeline {stream.fed_by} has come, with rows or without"
+        yield f"{come} - {show_interval(stream.delay_us)}"
+    else:
+        yield f"highest {column} of the whole stream - {show_interval(stream.delay_us)}"
     if "max_future" in stream.options:
         yield f"rows more than {show_interval(settings.max_future)} ahead of the clock do not move it"
     if settings.idle_advance is not None:

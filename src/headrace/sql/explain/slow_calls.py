@@ -1,4 +1,4 @@
-"""Finds the calls of a plan that run Python code for every row, or are slower than in Spark."""
+"""Finds the calls of a plan that run Python code for every row."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from headrace.sql.explain.plan_text import show_expr
 from headrace.sql.functions import find, names_slow_kernel
-from headrace.sql.functions.casts import is_slow_cast, render_cast
+from headrace.sql.functions.casts import render_cast
 from headrace.sql.plan.expr import Call, Cast, Expr, Literal, walk
 from headrace.sql.plan.logical import Plan
-from headrace.sql.plan.types import type_class
 from headrace.sql.render.duckdb import render_literal
 
 _VALUE = "x"  # stands for an argument that is not a literal
@@ -29,8 +28,7 @@ def _expressions(plan: Plan) -> Iterator[Expr]:
 
 def _is_slow(expr: Expr) -> bool:
     if isinstance(expr, Cast):
-        slow = is_slow_cast(type_class(expr.input.type), type_class(expr.type))
-        return slow or names_slow_kernel(render_cast(_VALUE, expr.input.type, expr.type, expr.attempt) or "")
+        return names_slow_kernel(render_cast(_VALUE, expr.input.type, expr.type, expr.attempt) or "")
     if not isinstance(expr, Call) or expr.name in ("and", "or"):
         return False
     kinds = [a.type for a in expr.args]

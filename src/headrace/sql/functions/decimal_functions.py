@@ -44,7 +44,7 @@ def _sum_or_product(operator: str) -> Overload:
             return f"CAST({wide} * {args[1]} AS {kind.duckdb})"
         return f"CAST(CAST({args[0]} AS {kind.duckdb}) {operator} CAST({args[1]} AS {kind.duckdb}) AS {kind.duckdb})"
 
-    return Overload(operator, _TWO, result, sql, throws_for=too_long)
+    return Overload(operator, _TWO, result, sql, throws_for=too_long, slow_for=too_long)
 
 
 def _checked(args: Sequence[str], value: str) -> str:
@@ -57,14 +57,23 @@ def _division() -> Overload:
     def result(kinds: Sequence[DataType]) -> DataType | None:
         return decimal_type("/", *_both(kinds))
 
+    def shift(kinds: Sequence[DataType]) -> int:
+        """How many digits the first operand needs before it is divided."""
+        (a, b), kind = _both(kinds), result(kinds)
+        assert isinstance(kind, Decimal)
+        return kind.scale - a.scale + b.scale
+
+    def too_long(kinds: Sequence[DataType]) -> bool:
+        a, b = _both(kinds)
+        exact = decimal_result("/", a, b)[0] <= 38
+        return not exact or shift(kinds) < 0 or a.precision + shift(kinds) > 37 or not (_short(a) and _short(b))
+
     def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
         a, b = _both(kinds)
         assert isinstance(kind, Decimal)
-        shift = kind.scale - a.scale + b.scale
-        exact = decimal_result("/", a, b)[0] <= 38
-        if not exact or shift < 0 or a.precision + shift > 37 or not (_short(a) and _short(b)):
+        if too_long(kinds):
             return _by_kernel("/", args, kind)
-        above = f"({whole_digits(args[0], a)} * {10**shift}::HUGEINT)"
+        above = f"({whole_digits(args[0], a)} * {10 ** shift(kinds)}::HUGEINT)"
         below = whole_digits(args[1], b)
         rounded = (
             f"(abs({above}) // abs({below})"
@@ -73,7 +82,7 @@ def _division() -> Overload:
         signed = f"CASE WHEN ({args[0]} < 0) <> ({args[1]} < 0) THEN -{rounded} ELSE {rounded} END"
         return _checked(args, from_whole_digits(f"({signed})", kind))
 
-    return Overload("/", _TWO, result, sql, throws=True)
+    return Overload("/", _TWO, result, sql, throws=True, slow_for=too_long)
 
 
 def _short(kind: Decimal) -> bool:
@@ -96,14 +105,19 @@ def _remainder() -> Overload:
     def result(kinds: Sequence[DataType]) -> DataType | None:
         return decimal_type("%", *_both(kinds))
 
+    def too_long(kinds: Sequence[DataType]) -> bool:
+        kind = result(kinds)
+        assert isinstance(kind, Decimal)
+        return _aligned(("", ""), kinds) is None or kind.scale != max(k.scale for k in _both(kinds))
+
     def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
         digits = _aligned(args, kinds)
         assert isinstance(kind, Decimal)
-        if digits is None or kind.scale != max(k.scale for k in _both(kinds)):
+        if digits is None or too_long(kinds):
             return _by_kernel("%", args, kind)
         return _checked(args, from_whole_digits(f"({digits[0]} % {digits[1]})", kind))
 
-    return Overload("%", _TWO, result, sql, throws=True)
+    return Overload("%", _TWO, result, sql, throws=True, slow_for=too_long)
 
 
 def _whole_quotient() -> Overload:

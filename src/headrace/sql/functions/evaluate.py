@@ -79,6 +79,8 @@ class _Evaluator:
         if found is None:
             found = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT})
             found.execute("SET TimeZone=" + "'" + time_zone.replace("'", "''") + "'")
+            # DuckDB's optimizer folds the branches of a CASE that are never taken, and raises their errors.
+            found.execute("PRAGMA disable_optimizer")
             install(found)
             self._connections[time_zone] = found
         return found

@@ -33,20 +33,19 @@ _ORDER: dict[str, tuple[int, ...]] = {
     "array_join": (2, 0, 1),
 }
 
-# Their result is NULL if an operand is, and Spark's optimizer knows it. Also those that are NULL for other reasons.
-_NULL_INTOLERANT = frozenset([
-    "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod", "make_timestamp", "make_timestamp_ltz",
-    "make_timestamp_ntz", "make_date", "second", "quarter", "dayofweek", "dayofyear", "weekofyear", "weekday",
-    "last_day", "next_day", "add_months", "months_between", "timestampadd", "timestampdiff", "unix_date", "unix_micros",
-    "unix_millis", "unix_seconds", "date_format", "format_number", "split", "decode", "encode", "hex", "unhex", "md5",
-    "sha1", "sha2", "crc32", "lpad", "rpad", "instr", "translate", "base64", "unbase64", "ascii", "initcap",
-    "regexp_replace", "regexp_extract", "regexp_count", "regexp_instr", "regexp_substr", "rlike", "like", "startswith",
-    "endswith", "contains", "levenshtein", "soundex", "floor", "ceil", "sqrt", "exp", "ln", "power",
-    "sin", "cos", "tan", "atan2", "factorial", "bit_count", "time plus interval", "time minus time",
+# Spark's optimizer replaces all other calls by NULL if an operand is written as NULL.
+_NULL_TOLERANT = frozenset([
+    "<=>", "aggregate", "and", "array", "array_append", "array_compact", "array_insert", "array_join", "array_prepend",
+    "array_repeat", "array_size", "array_sort", "arrays_zip", "assert_true", "bround", "btrim", "coalesce", "collation",
+    "concat", "concat_ws", "date_trunc", "elt", "exists", "filter", "forall", "format_string", "get_json_object",
+    "greatest", "hash", "isnan", "isnotnull", "isnull", "least", "locate", "ltrim", "map", "map_concat", "map_filter",
+    "map_zip_with", "mask", "named_struct", "nanvl", "or", "raise_error", "regexp_count", "round", "rtrim", "sequence",
+    "size", "struct", "to_date", "to_timestamp", "to_timestamp_ltz", "to_timestamp_ntz", "to_unix_timestamp",
+    "transform", "transform_keys", "transform_values", "trim", "trunc", "try_to_date", "try_to_timestamp", "typeof",
+    "unix_timestamp", "xxhash64", "zip_with", "||",
 ])  # fmt: skip
-
-# Their result is NULL if an operand is, but Spark's optimizer does not know it.
-_NULL_UNKNOWN = frozenset(["||", "concat", "trim", "ltrim", "rtrim"])
+# Of these, it looks at some operands only.
+_NULL_PLACES: dict[str, tuple[int, ...]] = {"in": (0,), "nullif": (0,), "right": (1,)}
 
 # Their result is never NULL.
 _NEVER_NULL = frozenset(["<=>", "isnull", "isnotnull", "array", "map", "struct", "named_struct", "hash", "xxhash64"])
@@ -55,7 +54,7 @@ _NEVER_NULL = frozenset(["<=>", "isnull", "isnotnull", "array", "map", "struct",
 _NULL_FOR_SPARK = frozenset(["/", "%", "div", "pmod"])
 
 # Their SQL is a CASE that may leave an operand unevaluated that Spark evaluates.
-_SKIPPING = frozenset(["array_repeat", "replace", "overlay", "timestampdiff"])
+_SKIPPING = frozenset(["array_repeat", "log", "replace", "overlay", "timestampdiff"])
 
 # Their result is NULL only if an operand is.
 _STRICT = frozenset([
@@ -87,12 +86,11 @@ def evaluated(overload: Overload, args: Sequence[Expr]) -> list[Expr]:
     return [arg for arg in args if not isinstance(arg, Lambda)]
 
 
-def is_null_beside_null(overload: Overload) -> bool:
-    """True if Spark's optimizer replaces the call by NULL when an operand is written as NULL, so that no other operand
-    is evaluated."""
-    if overload.name in _NULL_UNKNOWN:
-        return False
-    return is_strict(overload) or overload.name in _NULL_INTOLERANT
+def is_null_beside_null(overload: Overload, nulls: Sequence[int]) -> bool:
+    """True if Spark's optimizer replaces the call by NULL when the operands at `nulls` are written as NULL, so that no
+    other operand is evaluated."""
+    places = _NULL_PLACES.get(overload.name)
+    return overload.name not in _NULL_TOLERANT and (places is None or any(place in places for place in nulls))
 
 
 def is_never_null(overload: Overload, inside: Sequence[bool]) -> bool:
@@ -108,8 +106,9 @@ def is_never_null(overload: Overload, inside: Sequence[bool]) -> bool:
 def skips(overload: Overload, args: Sequence[Expr]) -> bool:
     """True if the SQL of the function may leave an operand unevaluated that Spark evaluates: DuckDB's optimizer drops
     all operands beside a literal NULL."""
-    nulls = any(isinstance(arg, Literal) and arg.value is None for arg in args)
-    return overload.name in _SKIPPING or (nulls and overload.name in _NULL_UNKNOWN)
+    nulls = [i for i, arg in enumerate(args) if isinstance(arg, Literal) and arg.value is None]
+    dropped = bool(nulls) and stops_at_null(overload) and not is_null_beside_null(overload, nulls)
+    return overload.name in _SKIPPING or dropped
 
 
 def is_strict(overload: Overload) -> bool:

@@ -29,7 +29,7 @@ class Overload:
     returns what about the arguments cannot run, or None. `by_literal` is a simpler SQL that cannot fail, for a last
     argument that is a literal other than NULL, 0 and -1. A `slow` function runs Python code for every row, always or
     for some literals. The arguments at `exact` have their type as written: Spark casts nothing to it implicitly.
-    `throws_for` says for which types the function may fail, if not for all.
+    `throws_for` says for which types the function may fail, if not for all, and `slow_for` for which types it is slow.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Overload:
     slow: bool = False
     exact: tuple[int, ...] = ()
     throws_for: Callable[[Sequence[DataType]], bool] | None = None
+    slow_for: Callable[[Sequence[DataType]], bool] | None = None
 
     def accepts(self, kinds: Sequence[DataType]) -> bool:
         """True if the argument types are exactly the parameter types."""

@@ -34,7 +34,7 @@ def _tried(name: str, operator: str, inner: Overload) -> Overload:
         text = inner.render(args, kinds, kind)
         return f"CASE WHEN {args[1]} <> 0 THEN {text} END" if operator in "/%" else text
 
-    return Overload(name, inner.params, result, sql)
+    return Overload(name, inner.params, result, sql, slow_for=inner.slow_for if operator in "/%" else None)
 
 
 def _functions() -> list[Overload]:

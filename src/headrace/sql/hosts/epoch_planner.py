@@ -90,7 +90,7 @@ class EpochHostPlanner:
         start = tokens[0].start
         clocks = clock_calls(tokens, stream.schema.names, start)
         sql = self._text()[start : tokens[-1].start]
-        findings, steady = self._check(sql, stream.name, stream.schema, clocks, start)
+        findings, steady = self._check(sql=sql, relation=stream.name, schema=stream.schema, clocks=clocks, start=start)
         if findings is None:
             columns = may_need(tokens, stream.schema)
         else:
@@ -104,7 +104,7 @@ class EpochHostPlanner:
             base += f" AS {_quoted(findings.qualifier)}" if findings.qualifier else ""
             conditions = [c for c in findings.conditions if c in steady and self._runs(f"{base} WHERE {c}")]
         rings = self._rings(base + (f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""))
-        return self._finish(rings, sql, stream.name, clocks, findings)
+        return self._finish(rings=rings, sql=sql, relation=stream.name, clocks=clocks, findings=findings)
 
     def _stream(self, tokens: list[Token]) -> StreamDef:
         """The one stream that the query reads."""
@@ -156,8 +156,8 @@ class EpochHostPlanner:
                 raise self._not_split() from None
         parsed = tokenize(sql)
         clocks = clock_calls(parsed, ())
-        findings, _ = self._check(sql, GROUPS, rings.program.output, clocks, None)
-        return self._finish(rings, sql, GROUPS, clocks, findings)
+        findings, _ = self._check(sql=sql, relation=GROUPS, schema=rings.program.output, clocks=clocks, start=None)
+        return self._finish(rings=rings, sql=sql, relation=GROUPS, clocks=clocks, findings=findings)
 
     def _groups(self, sql: str) -> Planned:
         emit = {None: "", "changes": " EMIT CHANGES", "close": " EMIT ON CLOSE"}[self.statement.emit]

@@ -6,7 +6,8 @@ when the pipeline is created on a hub.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from headrace.model.schema import Schema
@@ -44,7 +45,8 @@ class SparkFindings:
 
     `columns` are the columns of the relation that it needs, by index. `conditions` are filters, in Spark SQL, that all
     rows must pass; their columns are qualified by `qualifier`, if that is not empty. `blocker` says why the query
-    cannot run epoch by epoch. `plan` is Spark's formatted plan.
+    cannot run epoch by epoch. `plan` is Spark's formatted plan. `passed` are the output columns that pass on a column
+    of the relation, or a field of one, by their index: (column, field or "").
     """
 
     output: Schema
@@ -54,6 +56,7 @@ class SparkFindings:
     tables: tuple[StaticTable, ...]
     blocker: Blocker | None
     plan: str
+    passed: Mapping[int, tuple[int, str]] = field(default_factory=dict)
 
 
 class SparkChecker(Protocol):

@@ -4,37 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.errors import SyntaxProblem
+from headrace.sql.parse.call_parser import CallParser
 from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.data_types import parse_data_type
-from headrace.sql.parse.intervals import UNITS, parse_interval, unit_amount
-from headrace.sql.parse.syntax import (
-    Aliased,
-    Apply,
-    Case,
-    CastTo,
-    Constant,
-    Dot,
-    IntervalConstant,
-    LambdaFunction,
-    Name,
-    Node,
-    OrderKey,
-    Ranking,
-    Subscript,
-)
+from headrace.sql.parse.interval_literals import parse_interval_literal
+from headrace.sql.parse.syntax import Apply, Case, CastTo, Constant, Dot, Name, Node, Subscript
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
+_SHIFTS = {"<<": "shiftleft", ">>": "shiftright", ">>>": "shiftrightunsigned"}
 _PREFIXED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
-# Functions that take a bare unit as the first of three arguments.
-_STEPS = {
-    "timestampadd": "timestampadd", "dateadd": "timestampadd", "date_add": "timestampadd",
-    "timestampdiff": "timestampdiff", "datediff": "timestampdiff", "date_diff": "timestampdiff",
-}  # fmt: skip
-_STEP_UNITS = (
-    "microsecond", "millisecond", "second", "minute", "hour", "day", "dayofyear", "week", "month", "quarter", "year",
-)  # fmt: skip
-_RANKINGS = ("row_number", "rank", "dense_rank")
 # Words that begin a clause, and are columns where an expression must stand.
 _COLUMN_WORDS = frozenset(
     ["GROUP", "ORDER", "LIMIT", "OFFSET", "SORT", "CLUSTER", "DISTRIBUTE", "END", "LEFT", "RIGHT", "FULL", "CROSS",
@@ -55,6 +33,7 @@ class _Expressions:
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
+        self.calls = CallParser(cursor, self)
         self.depth = 0
 
     def disjunction(self) -> Node:
@@ -181,10 +160,25 @@ class _Expressions:
         return left
 
     def bit_and(self) -> Node:
-        left = self.sum()
+        left = self.shift()
         while self.cursor.accept("&"):
-            left = self._binary("&", left, self.sum())
+            left = self._binary("&", left, self.shift())
         return left
+
+    def shift(self) -> Node:
+        left = self.sum()
+        while (operator := self._shift_operator()) is not None:
+            for _ in operator:
+                self.cursor.advance()
+            left = replace(self._binary(_SHIFTS[operator], left, self.sum()), written=operator)
+        return left
+
+    def _shift_operator(self) -> str | None:
+        """The longest shift operator at the cursor. Its signs are tokens of their own that touch each other."""
+        first, second, third = (self.cursor.peek(i) for i in range(3))
+        if first.upper not in ("<", ">") or second.upper != first.upper or second.start != first.end:
+            return None
+        return ">>>" if first.upper == third.upper == ">" and third.start == second.end else first.upper * 2
 
     def sum(self) -> Node:
         left = self.product()
@@ -285,14 +279,14 @@ class _Expressions:
         place = (token.start, token.end)
         if following.upper == "(" and word not in ("AND", "OR", "NOT", "IN", "CASE", "WHEN", "THEN", "ELSE"):
             if word in ("CAST", "TRY_CAST"):
-                return self._cast()
+                return self.calls.cast()
             if word == "EXTRACT":
-                return self._extract()
+                return self.calls.extract()
             if word == "EXISTS" and cursor.peek(2).upper in ("SELECT", "WITH"):
                 cursor.refuse("EXISTS", "Filter in the subquery of FROM.", place)
             if word in ("TRIM", "POSITION", "OVERLAY", "SUBSTRING", "SUBSTR"):
-                return self._worded_function(word)
-            return self._function()
+                return self.calls.worded_function(word)
+            return self.calls.function()
         if word in ("TRUE", "FALSE"):
             cursor.advance()
             return Constant(place, "boolean", word)
@@ -306,7 +300,7 @@ class _Expressions:
             kind = {"DATE": "date", "TIMESTAMP_NTZ": "timestamp_ntz"}.get(word, "timestamp")
             return Constant((token.start, body.at[1]), kind, body.text)  # type: ignore[arg-type]
         if word == "INTERVAL" and (following.kind in ("string", "number") or following.upper == "-"):
-            return self._interval()
+            return parse_interval_literal(cursor)
         if word == "CASE":
             return self._case()
         if word in ("CURRENT_TIMESTAMP", "CURRENT_DATE"):
@@ -331,201 +325,6 @@ class _Expressions:
             parts.append(cursor.advance().text)
         return Name((start, cursor.previous_end), tuple(parts))
 
-    def _function(self) -> Node:
-        cursor = self.cursor
-        token = cursor.advance()
-        cursor.advance()
-        distinct = cursor.accept("DISTINCT")
-        if not distinct:
-            cursor.accept("ALL")
-        args: list[Node] = []
-        star = False
-        if cursor.at("*"):
-            cursor.advance()
-            star = True
-        elif not cursor.at(")"):
-            args.append(self._argument())
-            while cursor.accept(","):
-                args.append(self._argument())
-        ignore_nulls = self._ignores_nulls()
-        cursor.expect(")", f"after the arguments of {token.text}")
-        order = self._within_group()
-        where: Node | None = None
-        if cursor.at("FILTER") and cursor.peek().upper == "(":
-            cursor.advance()
-            cursor.advance()
-            cursor.expect("WHERE", "in FILTER")
-            where = self.disjunction()
-            cursor.expect(")", "after FILTER's condition")
-        ignore_nulls = self._ignores_nulls() or ignore_nulls
-        name = token.text.lower()
-        if cursor.at("OVER"):
-            if name in _RANKINGS and not (args or star or distinct or where):
-                return self._ranking(token.start, name)
-            advice = (
-                "Only row_number(), rank() and dense_rank() over the groups of a window have OVER; see docs/sql.md."
-            )
-            cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
-        if name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and args[0].parts[0].lower() in _STEP_UNITS:
-            name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0].lower())
-        return Apply(
-            at=(token.start, cursor.previous_end),
-            name=name,
-            args=tuple(args),
-            distinct=distinct,
-            star=star,
-            where=where,
-            order=order,
-            ignore_nulls=ignore_nulls,
-        )
-
-    def _ranking(self, start: int, name: str) -> Node:
-        """OVER ([PARTITION BY expressions] ORDER BY keys) after the call of a ranking function."""
-        cursor = self.cursor
-        cursor.advance()
-        cursor.expect("(", "after OVER")
-        partition: list[Node] = []
-        if cursor.accept("PARTITION"):
-            cursor.expect("BY", "after PARTITION")
-            while not partition or cursor.accept(","):
-                partition.append(self.disjunction())
-        order: list[OrderKey] = []
-        if cursor.accept("ORDER"):
-            cursor.expect("BY", "after ORDER")
-            while not order or cursor.accept(","):
-                order.append(self._order_key())
-        cursor.expect(")", "after the keys of OVER")
-        return Ranking((start, cursor.previous_end), name, tuple(partition), tuple(order))
-
-    def _order_key(self) -> OrderKey:
-        cursor = self.cursor
-        value = self.disjunction()
-        descending = cursor.accept("DESC")
-        if not descending:
-            cursor.accept("ASC")
-        nulls_first = not descending
-        if cursor.accept("NULLS"):
-            nulls_first = cursor.one_of("FIRST or LAST after NULLS", "FIRST", "LAST") == "FIRST"
-        return OrderKey((value.at[0], cursor.previous_end), value, descending, nulls_first)
-
-    def _ignores_nulls(self) -> bool:
-        if self.cursor.accept("RESPECT", "NULLS"):
-            return False
-        return self.cursor.accept("IGNORE", "NULLS")
-
-    def _within_group(self) -> tuple[tuple[Node, bool], ...]:
-        """The keys of WITHIN GROUP (ORDER BY key [ASC | DESC], ...), each with whether it is descending."""
-        cursor = self.cursor
-        if not cursor.accept("WITHIN", "GROUP"):
-            return ()
-        cursor.expect("(", "after WITHIN GROUP")
-        cursor.expect("ORDER", "in WITHIN GROUP")
-        cursor.expect("BY", "after ORDER")
-        keys: list[tuple[Node, bool]] = []
-        while not keys or cursor.accept(","):
-            key = self.disjunction()
-            descending = cursor.accept("DESC")
-            if not descending:
-                cursor.accept("ASC")
-            if cursor.at("NULLS"):
-                cursor.refuse("NULLS FIRST or LAST", "NULL comes first, or last with DESC.", self._here())
-            keys.append((key, descending))
-        cursor.expect(")", "after the keys of WITHIN GROUP")
-        return tuple(keys)
-
-    def _worded_function(self, word: str) -> Node:
-        """Functions with words between their arguments: trim(BOTH x FROM y), position(x IN y), overlay(x PLACING y FROM
-        n FOR n) and substring(x FROM n FOR n). Also their forms with commas."""
-        cursor = self.cursor
-        start = cursor.token.start
-        side = cursor.peek(2).upper if word == "TRIM" else ""
-        if side in ("BOTH", "LEADING", "TRAILING") and cursor.peek(3).upper not in (",", ")"):
-            for _ in range(3):
-                cursor.advance()
-            name = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[side]
-            args = [] if cursor.at("FROM") else [self.disjunction()]
-            cursor.expect("FROM", "in TRIM")
-            return self._worded(start, name, [*args, self.disjunction()], side if args else "")
-        if cursor.peek(2).upper in (")", "*", "DISTINCT", "ALL"):
-            return self._function()
-        name = cursor.advance().text.lower()
-        cursor.advance()
-        args = [self.bit_or()]  # not a predicate, which would take the IN of POSITION
-        if word == "TRIM" and cursor.accept("FROM"):
-            return self._worded(start, name, [*args, self.disjunction()], "BOTH")
-        if word == "POSITION" and cursor.accept("IN"):
-            return self._worded(start, name, [*args, self.disjunction()], "locate")
-        if word == "OVERLAY" and cursor.accept("PLACING"):
-            args.append(self.disjunction())
-            cursor.expect("FROM", "in OVERLAY")
-            return self._worded(start, name, self._from_for([*args, self.disjunction()]))
-        if word in ("SUBSTRING", "SUBSTR") and cursor.accept("FROM"):
-            return self._worded(start, name, self._from_for([*args, self.disjunction()]))
-        while cursor.accept(","):
-            args.append(self._argument())
-        return self._worded(start, name, args)
-
-    def _from_for(self, args: list[Node]) -> list[Node]:
-        return [*args, self.disjunction()] if self.cursor.accept("FOR") else args
-
-    def _worded(self, start: int, name: str, args: list[Node], written: str = "") -> Node:
-        self.cursor.expect(")", f"after the arguments of {name}")
-        return Apply((start, self.cursor.previous_end), name, tuple(args), written=written)
-
-    def _argument(self) -> Node:
-        cursor = self.cursor
-        params = self._lambda_params()
-        if params:
-            start = cursor.token.start
-            while not cursor.accept("->"):
-                cursor.advance()
-            body = self.disjunction()
-            return LambdaFunction((start, body.at[1]), params, body)
-        node = self.disjunction()
-        if cursor.at("=>"):
-            cursor.fail("named arguments are not supported; pass arguments by position")
-        if cursor.accept("AS"):
-            name = cursor.name("a name after AS")
-            return Aliased((node.at[0], cursor.previous_end), node, name)
-        return node
-
-    def _lambda_params(self) -> tuple[str, ...]:
-        """The parameters, if a lambda is next: `x ->` or `(x, y) ->`. Else nothing."""
-        cursor = self.cursor
-        if cursor.token.kind in ("word", "quoted"):
-            return (cursor.token.text,) if cursor.peek().upper == "->" else ()
-        found: list[str] = []
-        place = 1
-        while cursor.token.upper == "(" and cursor.peek(place).kind in ("word", "quoted"):
-            found.append(cursor.peek(place).text)
-            if cursor.peek(place + 1).upper == ")":
-                return tuple(found) if cursor.peek(place + 2).upper == "->" else ()
-            if cursor.peek(place + 1).upper != ",":
-                return ()
-            place += 2
-        return ()
-
-    def _cast(self) -> Node:
-        cursor = self.cursor
-        word = cursor.advance()
-        cursor.advance()
-        inner = self.disjunction()
-        cursor.expect("AS", "in CAST")
-        kind = parse_data_type(cursor)
-        cursor.expect(")", "after the type of CAST")
-        return CastTo((word.start, cursor.previous_end), inner, kind, word.upper == "TRY_CAST")
-
-    def _extract(self) -> Node:
-        cursor = self.cursor
-        word = cursor.advance()
-        cursor.advance()
-        part = cursor.advance()
-        cursor.expect("FROM", "in EXTRACT")
-        inner = self.disjunction()
-        cursor.expect(")", "after EXTRACT")
-        field = Constant((part.start, part.end), "string", part.text.lower())
-        return Apply((word.start, cursor.previous_end), "date_part", (field, inner), written="extract")
-
     def _case(self) -> Node:
         cursor = self.cursor
         start = cursor.advance().start
@@ -542,37 +341,6 @@ class _Expressions:
         otherwise = self.disjunction() if cursor.accept("ELSE") else None
         cursor.expect("END", "to close CASE")
         return Case((start, cursor.previous_end), tuple(branches), otherwise)
-
-    def _interval(self) -> Node:
-        cursor = self.cursor
-        start = cursor.advance().start
-        if cursor.peek(2).upper == "TO":
-            cursor.refuse("an interval range", "Write INTERVAL '1 hour 30 minutes'.", (start, cursor.peek(3).end))
-        months = micros = 0
-        units: set[str] = set()
-        try:
-            if cursor.token.kind == "string" and cursor.peek().upper.lower() not in UNITS:
-                months, micros = parse_interval(cursor.advance().text)
-            else:
-                while True:
-                    sign = -1 if cursor.accept("-") else 1
-                    amount = cursor.advance().text
-                    if cursor.token.upper.lower() not in UNITS:
-                        raise ValueError(f"expected a unit after {amount}")
-                    units.add(cursor.token.text.lower().removesuffix("s"))
-                    part = unit_amount(amount, cursor.advance().text)
-                    months, micros = months + sign * part[0], micros + sign * part[1]
-                    if not (cursor.token.kind in ("number", "string") and cursor.peek().upper.lower() in UNITS):
-                        break
-        except ValueError as problem:
-            raise SyntaxProblem(
-                f"this is not an interval: {problem}",
-                advice="Write INTERVAL 10 SECONDS or INTERVAL '1 hour 30 minutes'.",
-                span=cursor.span((start, cursor.previous_end)),
-                certain=True,
-            ) from None
-        unit = units.pop() if len(units) == 1 else ""
-        return IntervalConstant((start, cursor.previous_end), months, micros, unit)
 
     def _binary(self, name: str, left: Node, right: Node) -> Apply:
         return Apply((left.at[0], right.at[1]), name, (left, right), operator=True)

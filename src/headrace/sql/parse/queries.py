@@ -164,7 +164,7 @@ def _lateral_view(cursor: Cursor) -> LateralView:
         columns.append(cursor.name("the name of a column"))
         while cursor.accept(","):
             columns.append(cursor.name("the name of a column"))
-    return LateralView((start, cursor.previous_end), call, outer, alias, tuple(columns))
+    return LateralView(at=(start, cursor.previous_end), call=call, outer=outer, alias=alias, columns=tuple(columns))
 
 
 def _names_follow(cursor: Cursor) -> bool:

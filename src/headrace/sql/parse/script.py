@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.base.unknown import unknown
 from headrace.errors import (
     BadName,
-    BadWatermark,
     DuplicateName,
     HeadraceError,
     ScriptErrors,
     Span,
     SyntaxProblem,
-    UnknownColumn,
     UnsupportedOnShared,
 )
 from headrace.model.program import Emit
-from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
+from headrace.model.schema import Field, Schema
 from headrace.sql.parse.cursor import Cursor
 from headrace.sql.parse.data_types import char_length, parse_data_type
 from headrace.sql.parse.dialect import Token, tokenize
@@ -25,6 +22,7 @@ from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.queries import parse_query
 from headrace.sql.parse.statements import (
     AlterPipeline,
+    CreateDerivedStream,
     CreatePipeline,
     CreateSink,
     CreateStream,
@@ -42,9 +40,11 @@ from headrace.sql.parse.statements import (
     Statement,
     StopMode,
     StopPipeline,
+    StreamOutlet,
     TakeSavepoint,
 )
-from headrace.sql.parse.syntax import Apply, ForeignQuery, IntervalConstant, Name, Node, ParsedQuery
+from headrace.sql.parse.syntax import ForeignQuery, Node, ParsedQuery
+from headrace.sql.parse.watermarks import parse_derived_watermark, parse_watermark, resolve_watermark
 
 MAX_NAME_BYTES = 255
 _KINDS: dict[str, DropKind] = {"STREAM": "stream", "SINK": "sink", "PIPELINE": "pipeline", "VIEW": "view"}
@@ -168,6 +168,16 @@ def _options_at_end(tokens: list[Token]) -> int | None:
     return opened - 1 if opened > 1 and tokens[opened - 1].upper == "WITH" else None
 
 
+def _closed(tokens: list[str]) -> int:
+    """The place of the parenthesis that closes the one at the start; the last token if none does."""
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        if depth == 0:
+            return place
+    return len(tokens) - 1
+
+
 class _Statements:
     """Parses the one statement at the cursor."""
 
@@ -228,6 +238,8 @@ class _Statements:
                 name=name,
             )
         if kind == "STREAM":
+            if self.is_derived():
+                return self.create_derived_stream(name, or_replace, if_not_exists)
             return self.create_stream(name, or_replace, if_not_exists)
         if kind == "SINK":
             options, spans = self.options()
@@ -293,7 +305,7 @@ class _Statements:
         watermark: tuple[Token, int] | None = None
         while True:
             if cursor.at("WATERMARK", "FOR"):
-                watermark = self.watermark()
+                watermark = parse_watermark(cursor)
             else:
                 token = cursor.token
                 column = cursor.word("a column name")
@@ -323,7 +335,7 @@ class _Statements:
         schema = Schema(tuple(fields))
         if not fields:
             cursor.fail("a stream needs at least one column")
-        event_time, delay = self.resolve_watermark(name, schema, watermark)
+        event_time, delay = resolve_watermark(cursor, name, schema, watermark)
         options, spans = self.options()
         return CreateStream(
             sql=self.sql(),
@@ -339,6 +351,39 @@ class _Statements:
             computed=computed,
             padded=padded,
             metadata=metadata,
+        )
+
+    def is_derived(self) -> bool:
+        """True if AS PIPELINE follows, or only a watermark in parentheses and then that."""
+        cursor = self.cursor
+        if cursor.at("AS"):
+            return True
+        tokens = [t.upper for t in cursor.tokens[cursor.position :]]
+        return tokens[:3] == ["(", "WATERMARK", "FOR"] and tokens[_closed(tokens) + 1 : _closed(tokens) + 2] == ["AS"]
+
+    def create_derived_stream(self, name: str, or_replace: bool, if_not_exists: bool) -> CreateDerivedStream:
+        cursor = self.cursor
+        watermark = parse_derived_watermark(cursor)
+        cursor.expect("AS", "before PIPELINE")
+        if not cursor.accept("PIPELINE"):
+            cursor.fail(
+                "expected PIPELINE and the name of the pipeline that feeds the stream",
+                advice=f"For the rows of a query, write CREATE PIPELINE ... INTO STREAM {name} AS SELECT ...",
+            )
+        place = cursor.span((cursor.token.start, cursor.token.end))
+        pipeline = cursor.name("the name of the pipeline")
+        options, spans = self.options() if cursor.at("WITH") else ({}, {})
+        return CreateDerivedStream(
+            sql=self.sql(),
+            span=self.whole(),
+            name=name,
+            pipeline=pipeline,
+            pipeline_span=place,
+            watermark=watermark,
+            options=options,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+            spans=spans,
         )
 
     def comment(self) -> None:
@@ -358,51 +403,6 @@ class _Statements:
             key = cursor.advance().text
         cursor.accept("VIRTUAL")  # Flink writes it for columns that sinks do not take; here no sink takes any
         return key.lower(), cursor.span((start, cursor.previous_end))
-
-    def watermark(self) -> tuple[Token, int]:
-        """`WATERMARK FOR ts AS ts - INTERVAL ...` or `WATERMARK FOR ts AS ts`: the column and the delay."""
-        cursor = self.cursor
-        cursor.advance()
-        cursor.advance()
-        token = cursor.token
-        column = cursor.name("the event-time column")
-        cursor.expect("AS", "after the event-time column")
-        node = parse_expression(cursor)
-        place = cursor.span(node.at)
-        delay = 0
-        if isinstance(node, Apply) and node.name == "-" and isinstance(node.args[1], IntervalConstant):
-            interval = node.args[1]
-            node, delay = node.args[0], interval.micros
-            if interval.months or delay < 0:
-                raise BadWatermark(
-                    "the delay of a watermark must be zero or more, in days or smaller units",
-                    advice="Write WATERMARK FOR ts AS ts - INTERVAL 10 SECONDS.",
-                    span=place,
-                )
-        if not (isinstance(node, Name) and len(node.parts) == 1 and node.parts[0].lower() == column.lower()):
-            raise BadWatermark(
-                "a watermark must be its column minus an interval",
-                advice=f"Write WATERMARK FOR {column} AS {column} - INTERVAL 10 SECONDS.",
-                span=place,
-            )
-        return token, delay
-
-    def resolve_watermark(self, name: str, schema: Schema, mark: tuple[Token, int] | None) -> tuple[int | None, int]:
-        if mark is None:
-            return None, 0
-        token, delay = mark
-        span = self.cursor.span((token.start, token.end))
-        index = schema.index(token.text)
-        if index is None:
-            owner = f"stream '{name}'"
-            raise unknown(UnknownColumn, "column", token.text, schema.names, of=owner, span=span, stream=name)
-        if schema[index].type not in (TIMESTAMP, TIMESTAMP_NTZ):
-            raise BadWatermark(
-                f"column '{token.text}' is {schema[index].type}; event time must be TIMESTAMP or TIMESTAMP_NTZ",
-                advice="Declare it TIMESTAMP. Epoch numbers and ISO 8601 texts are parsed as timestamps, too.",
-                span=span,
-            )
-        return index, delay
 
     def options(self) -> tuple[dict[str, str], dict[str, Span]]:
         """Parses `WITH (name = 'value', ...)`. Values are strings, numbers or words. Names may have dots."""
@@ -449,7 +449,9 @@ class _Statements:
     def create_pipeline(self, name: str, or_replace: bool, if_not_exists: bool) -> CreatePipeline:
         cursor = self.cursor
         cursor.expect("INTO", "and the names of the sinks")
-        sinks, spans = self.sinks()
+        start = cursor.token.start
+        sinks, spans, streams = self.outlets()
+        into = cursor.span((start, cursor.previous_end))
         options, places = self.options() if cursor.at("WITH") else ({}, {})
         cursor.expect("AS", "before the query")
         query_start = cursor.token.start
@@ -469,23 +471,42 @@ class _Statements:
             options=options,
             spans=places,
             query_start=query_start,
+            streams=tuple(streams),
+            into=into,
         )
 
-    def sinks(self) -> tuple[list[str], list[Span]]:
-        """Parses the names of sinks after INTO."""
+    def stream_outlet(self, before: list[StreamOutlet]) -> StreamOutlet:
+        """`STREAM name [(WATERMARK FOR column AS ...)]` after INTO."""
+        cursor = self.cursor
+        cursor.advance()
+        start, span = cursor.token.start, cursor.span((cursor.token.start, cursor.token.end))
+        name = cursor.name("the name of the stream")
+        if name.lower() in [s.name.lower() for s in before]:
+            raise DuplicateName(
+                f"stream '{name}' is named twice", advice="Name each stream once.", span=span, name=name
+            )
+        watermark = parse_derived_watermark(cursor)
+        return StreamOutlet(name, span, watermark, cursor.text[start : cursor.previous_end])
+
+    def outlets(self) -> tuple[list[str], list[Span], list[StreamOutlet]]:
+        """Parses what stands after INTO: the names of sinks, and streams."""
         cursor = self.cursor
         sinks: list[str] = []
         spans: list[Span] = []
+        streams: list[StreamOutlet] = []
         while True:
             span = cursor.span((cursor.token.start, cursor.token.end))
-            sinks.append(cursor.name("the name of a sink"))
-            if sinks[-1].lower() in [s.lower() for s in sinks[:-1]]:
-                raise DuplicateName(
-                    f"sink '{sinks[-1]}' is named twice", advice="Name each sink once.", span=span, name=sinks[-1]
-                )
-            spans.append(span)
+            if cursor.at("STREAM") and cursor.peek().kind != "end" and cursor.peek().upper not in ("AS", "WITH", ","):
+                streams.append(self.stream_outlet(streams))
+            else:
+                sinks.append(cursor.name("the name of a sink"))
+                if sinks[-1].lower() in [s.lower() for s in sinks[:-1]]:
+                    raise DuplicateName(
+                        f"sink '{sinks[-1]}' is named twice", advice="Name each sink once.", span=span, name=sinks[-1]
+                    )
+                spans.append(span)
             if not cursor.accept(","):
-                return sinks, spans
+                return sinks, spans, streams
 
     def query(self) -> tuple[ParsedQuery | ForeignQuery, str, Emit | None, Span | None]:
         cursor = self.cursor
@@ -561,7 +582,7 @@ class _Statements:
                 cursor.fail("there is no option to set", advice="Write SET (option = 'value').")
             return replace(made, options=options, spans=spans)
         if part == "INTO":
-            self.sinks()
+            self.outlets()
             return replace(made, sinks=cursor.text[start : cursor.previous_end])
         self.query()
         return replace(made, query=cursor.text[start : self.stop])
@@ -570,7 +591,12 @@ class _Statements:
         kind = self.cursor.one_of("STREAM, SINK, PIPELINE or VIEW after DROP", *_KINDS)
         if_exists = self.cursor.accept("IF", "EXISTS")
         name = self.cursor.name(f"the name of the {kind.lower()}")
-        return Drop(sql=self.sql(), span=self.whole(), kind=_KINDS[kind], name=name, if_exists=if_exists)
+        if kind == "SINK" and self.cursor.at("CASCADE"):
+            self.cursor.fail("DROP SINK has no CASCADE", advice="Drop the pipelines that write to the sink first.")
+        cascade = self.cursor.accept("CASCADE")
+        return Drop(
+            sql=self.sql(), span=self.whole(), kind=_KINDS[kind], name=name, if_exists=if_exists, cascade=cascade
+        )
 
     def show(self) -> Show | ShowCreate:
         if self.cursor.accept("CREATE"):

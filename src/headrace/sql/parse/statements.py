@@ -45,6 +45,40 @@ class CreateStream(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedWatermark:
+    """The WATERMARK clause of a stream that a pipeline feeds: an output column of the pipeline, and the delay."""
+
+    column: str
+    delay_us: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDerivedStream(Statement):
+    """CREATE STREAM name [(WATERMARK FOR column AS ...)] AS PIPELINE pipeline [WITH (options)]."""
+
+    name: str
+    pipeline: str
+    pipeline_span: Span
+    watermark: DerivedWatermark | None
+    options: dict[str, str] = field(default_factory=dict)
+    or_replace: bool = False
+    if_not_exists: bool = False
+    spans: Mapping[str, Span] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOutlet:
+    """STREAM name [(WATERMARK FOR column AS ...)] after the INTO of a pipeline. `text` is what the user wrote after
+    STREAM."""
+
+    name: str
+    span: Span
+    watermark: DerivedWatermark | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSink(Statement):
     """CREATE SINK."""
 
@@ -57,9 +91,10 @@ class CreateSink(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreatePipeline(Statement):
-    """CREATE PIPELINE name INTO sinks [WITH (options)] AS query [EMIT CHANGES | EMIT ON CLOSE].
+    """CREATE PIPELINE name INTO outlets [WITH (options)] AS query [EMIT CHANGES | EMIT ON CLOSE].
 
-    `emit` is None without an EMIT clause.
+    An outlet is the name of a sink, or STREAM and the name of a stream: `sinks` and `streams`. `into` is where all of
+    them stand. `emit` is None without an EMIT clause.
     """
 
     name: str
@@ -74,6 +109,8 @@ class CreatePipeline(Statement):
     options: dict[str, str] = field(default_factory=dict)
     spans: Mapping[str, Span] = field(default_factory=dict)
     query_start: int = 0
+    streams: tuple[StreamOutlet, ...] = ()
+    into: Span | None = None
 
     @property
     def query_end(self) -> int:
@@ -135,11 +172,13 @@ class AlterPipeline(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Statement):
-    """DROP STREAM | SINK | PIPELINE | VIEW [IF EXISTS] name."""
+    """DROP STREAM | SINK | PIPELINE | VIEW [IF EXISTS] name [CASCADE]. With `cascade` also what reads it, directly or
+    through others: pipelines, views, and the streams that these pipelines feed."""
 
     kind: DropKind
     name: str
     if_exists: bool
+    cascade: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,6 +191,6 @@ def _scan(node: Plan, span: Callable[[TextRange], Span]) -> StreamScan:
         what, at = "an aggregate of an aggregate", (0, 0) if inner is None else inner.at
     raise UnsupportedOnShared(
         f"{what} cannot run on the shared host",
-        advice="Keep one aggregate, and compute the other from the rows of its sink.",
+        advice="Let one pipeline compute the inner one INTO STREAM, and aggregate that stream in another.",
         span=span(at),
     )

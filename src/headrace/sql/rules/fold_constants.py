@@ -105,10 +105,11 @@ def _is_written_null(expr: Expr) -> bool:
         return expr.value is None
     if isinstance(expr, Cast):
         return _is_written_null(expr.input)
-    if not isinstance(expr, Call) or not any(_is_written_null(arg) for arg in expr.args):
+    if not isinstance(expr, Call):
         return False
-    overload = find(expr.name, [a.type for a in expr.args])
-    return overload is not None and is_null_beside_null(overload)
+    nulls = [i for i, arg in enumerate(expr.args) if _is_written_null(arg)]
+    overload = find(expr.name, [a.type for a in expr.args]) if nulls else None
+    return overload is not None and is_null_beside_null(overload, nulls)
 
 
 def _is_never_null(expr: Expr) -> bool:

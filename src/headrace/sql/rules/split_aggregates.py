@@ -67,7 +67,9 @@ class _AggregateSplitter:
         qualify = None if shape.qualify is None else self._render(shape.qualify)
         outputs = tuple(Expression(o.name, o.expr.type, self._render(o.expr)) for o in shape.outputs)
         partials, keys = tuple(self.partials), tuple(self.keys)
-        partial = PhysicalPartialAggregate(self.node.input, keys, window, partials, hashed)
+        partial = PhysicalPartialAggregate(
+            input=self.node.input, keys=keys, window=window, partials=partials, bucket_keys=hashed
+        )
         bridge = PhysicalBridge(partial, tuple(k.name for i, k in enumerate(keys) if hashed is None or i in hashed))
         fields = tuple(Field(k.name, k.type) for k in keys)
         growth = growth_of(

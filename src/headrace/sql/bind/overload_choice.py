@@ -1,0 +1,95 @@
+"""Chooses the overload of a function by the types of its arguments, and refuses functions that are not on the list."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NoReturn
+
+from headrace.base.unknown import unknown
+from headrace.errors import TypeMismatch, UnknownFunction, WrongArguments
+from headrace.model.schema import BINARY, BOOLEAN, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, parse_type
+from headrace.sql.bind.derived_calls import DERIVED
+from headrace.sql.functions import ALIASES, FUNCTIONS, find, spark_functions
+from headrace.sql.functions.aggregate_functions import AGGREGATE_NAMES
+from headrace.sql.functions.instead import instead_of
+from headrace.sql.functions.overload import Overload
+from headrace.sql.parse.dialect import knows_function
+from headrace.sql.parse.syntax import Apply
+from headrace.sql.plan.expr import Expr
+from headrace.sql.plan.types import VOID, type_class, widens
+
+if TYPE_CHECKING:
+    from headrace.sql.bind.expression_binder import ExprBinder
+
+# Spark casts no argument of these.
+_EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
+_TEXTUAL = (
+    "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ",
+)  # fmt: skip
+
+
+def bind_overload(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr:
+    """Binds a function by its overloads: exact types first, then types that Spark casts implicitly."""
+    overloads = FUNCTIONS.get(name)
+    if overloads is None:
+        refuse_unknown(binder, node)
+    kinds = [a.type for a in args]
+    if find(name, kinds) is not None and VOID not in kinds:
+        return binder.call(name, tuple(args), node.at)
+    for overload in overloads:
+        coerced = _fit(binder, overload, args)
+        if coerced is not None:
+            return binder.call(name, coerced, node.at)
+    counts = {len(o.params) for o in overloads if not o.variadic}
+    given = ", ".join(map(str, kinds)) or "no arguments"
+    takes = "; ".join(sorted({o.key for o in overloads}))
+    if len(args) not in counts and not any(o.variadic for o in overloads):
+        raise WrongArguments(
+            f"{node.name} does not take {len(args)} arguments", advice=f"It takes {takes}.", span=binder.span(node.at)
+        )
+    raise TypeMismatch(f"{node.name} does not take {given}", advice=f"It takes {takes}.", span=binder.span(node.at))
+
+
+def _fit(binder: ExprBinder, overload: Overload, args: list[Expr]) -> tuple[Expr, ...] | None:
+    """The arguments, cast to the types of the overload. None if Spark does not cast them implicitly."""
+    if len(args) < len(overload.params) or (len(args) > len(overload.params) and not overload.variadic):
+        return None
+    if overload.name in _EXACT and any(arg.type != VOID for arg in args):
+        return None
+    fitted: list[Expr] = []
+    for position, arg in enumerate(args):
+        wanted = overload.param(position)
+        if wanted in ("ANY", type_class(arg.type)):
+            fitted.append(arg)
+            continue
+        if wanted in ("ANY", "DECIMAL", "ARRAY", "MAP", "STRUCT") or wanted.startswith("INTERVAL"):
+            return None
+        if position in overload.exact and arg.type != VOID:
+            return None
+        target = parse_type(wanted)
+        read_as_time = arg.type in (STRING, TIMESTAMP_NTZ) and target in (DATE, TIMESTAMP)
+        readable = target == STRING and arg.type not in (BOOLEAN, BINARY) and type_class(arg.type) in _TEXTUAL
+        down = arg.type == TIMESTAMP and target == DATE
+        if not (widens(arg.type, target) or read_as_time or readable or down):
+            return None
+        fitted.append(binder.coerce(arg, target))
+    return tuple(fitted)
+
+
+def refuse_unknown(binder: ExprBinder, node: Apply) -> NoReturn:
+    """Raises the error for a function that is not on the list, with the nearest that are."""
+    if knows_function(node.name) or node.name in spark_functions():
+        advice = instead_of(node.name)
+        if advice is None:
+            near = [
+                name
+                for name in get_close_matches(node.name, [*FUNCTIONS, *AGGREGATE_NAMES], 3, 0.75)
+                if name.isidentifier()
+            ]
+            advice = f"The nearest that can: {', '.join(near)}." if near else ""
+        binder.unsupported(
+            f"the function {node.name}", f"{advice} docs/functions.md lists all that can.".strip(), node.at
+        )
+    known = [*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
+    advice = "See docs/functions.md for the list of functions."
+    raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=binder.span(node.at))

@@ -1,0 +1,43 @@
+"""What to write instead of a function of Spark that the shared host does not have. Each advice works when followed."""
+
+from __future__ import annotations
+
+import re
+
+_INSTEAD: tuple[tuple[str, str], ...] = (
+    ("make_interval|try_make_interval", "Use make_dt_interval(days, hours, minutes, seconds) or make_ym_interval()."),
+    ("(try_)?to_number", "Remove separators with replace(), and use CAST(... AS DECIMAL)."),
+    ("from_csv|schema_of_csv", "Use split_part(), and cast the parts."),
+    ("to_csv", "Use concat_ws()."),
+    ("(try_)?parse_json|.*variant.*", "Use from_json() or get_json_object()."),
+    ("from_xml|schema_of_xml|xpath.*", "Use regexp_extract()."),
+    ("to_xml", "Use to_json() or format_string()."),
+    ("hll_.*|theta_.*|tuple_.*", "Use approx_count_distinct()."),
+    ("kll_.*", "Use percentile_approx()."),
+    ("count_min_sketch|approx_top_k.*", "Group by the value, use count(), and keep the top ones with row_number()."),
+    ("collect_union", "Use array_distinct(flatten(collect_list(...)))."),
+    ("collate|collations", "Use lower() on both sides."),
+    ("sentences", "Use split()."),
+    ("time_bucket", "Use date_trunc(), or group by window()."),
+    ("current_time|localtime", "Use date_format(current_timestamp(), 'HH:mm:ss')."),
+    ("make_time|time|(try_)?to_time|time_from_.*", "Keep the seconds of the day as an INT."),
+    ("time_trunc", "Use date_trunc()."),
+    ("time_diff", "Use timestampdiff()."),
+    ("time_to_.*", "Use unix_micros(), unix_millis() or unix_seconds()."),
+    ("timestamp_nanos|unix_nanos", "Use timestamp_micros() or unix_micros()."),
+    ("lag|lead|nth_value", "Over the rows of a window, use collect_list() and element_at()."),
+    ("ntile|cume_dist|percent_rank", "Use percentile_approx()."),
+    ("counter_diff", "Use max() and min() of each window."),
+    ("rand.*|uniform|uuid|shuffle|monotonically_increasing_id", "Use xxhash64() of the row's columns."),
+    ("vector_(avg|sum)", "Aggregate the elements one by one, as in sum(v[0])."),
+    ("(try_)?aes_.*", "Use hmac() or sha2() if the values need not be read again."),
+    ("from_avro|schema_of_avro", "Declare the stream with format = 'avro'."),
+    ("input_file_.*|spark_partition_id", "Declare a METADATA column, where the source has one."),
+    ("current_.*|session_user|user|version", "Write the value as a literal."),
+    ("bitmap_.*", "Use bitmap_construct_agg() and bitmap_count()."),
+)  # fmt: skip
+
+
+def instead_of(name: str) -> str | None:
+    """The advice for a function that is missing. None if there is nothing to use instead."""
+    return next((advice for names, advice in _INSTEAD if re.fullmatch(names, name)), None)

@@ -1,0 +1,46 @@
+"""The advice for functions of Spark that the shared host does not have."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.sql.functions.instead import instead_of
+from tests.sql.functions.harness import plan_expressions
+from tests.sql.functions.missing import MISSING, SUPPORTED
+
+# Nothing does the work of these, or they are no functions of rows.
+WITHOUT = frozenset(
+    ["cast", "dense_rank", "from_protobuf", "grouping", "grouping_id", "java_method", "measure", "python_worker_logs",
+     "range", "rank", "reflect", "row_number", "sql_keywords", "st_asbinary", "st_geogfromwkb", "st_geomfromwkb",
+     "st_setsrid", "st_srid", "to_avro", "to_protobuf", "try_reflect", "window_time"]
+)  # fmt: skip
+
+
+def test_every_missing_function_has_an_advice_or_a_reason_to_have_none() -> None:
+    assert {name for name in MISSING if instead_of(name) is None} == WITHOUT
+
+
+def test_the_advice_names_only_functions_that_work() -> None:
+    for name in MISSING:
+        for called in re.findall(r"\b(\w+)\(", instead_of(name) or ""):
+            if called not in ("CAST", "row_number"):  # a syntax of its own, and a rank over the groups of a window
+                assert called in SUPPORTED, f"{name}: {called}"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("parse_json(a)", "from_json"),
+        ("make_interval(1)", "make_dt_interval"),
+        ("to_number(a, '999')", "CAST"),
+        ("xpath_string(a, 'b')", "regexp_extract"),
+        ("user()", "literal"),
+    ],
+)
+def test_the_error_says_what_to_write_instead(text: str, named: str) -> None:
+    (planned,) = plan_expressions(("STRING",), [text])
+    assert isinstance(planned, HeadraceError)
+    assert planned.code == "UNSUPPORTED_ON_SHARED" and planned.advice is not None and named in planned.advice
