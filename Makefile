@@ -77,7 +77,7 @@ bench-driver: $(STAMP) ## The driver's CPU per epoch by rows, pipelines (to 1,00
 bench-scale: $(STAMP) ## The cost model, predicted against measured, the driver's work, and what larger clusters would need
 	@$(BIN)/python -m bench.scale $(if $(QUICK),--quick)
 
-bench-hosts: $(STAMP) ## 8 pipelines on the epoch host beside 8 plain Spark queries, and small epochs (8 minutes)
+bench-hosts: $(STAMP) ## Pipelines on the epoch and dedicated hosts beside plain Spark queries, and small epochs (12 minutes)
 	@$(BIN)/python -m bench.hosts
 
 bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines

@@ -33,11 +33,14 @@ POINTS = (
     "between-renames",
     "between-sinks",
     "after-manifests",
+    "after-feed-segment",
+    "after-feed-manifest",
+    "after-dedicated-staging",
+    "after-dedicated-commit",
+    "after-dedicated-progress",
 )
 # Fault points of sinks that this run does not have. Tests of those sinks fail there in process.
 ELSEWHERE = (
-    "after-feed-manifest",
-    "after-feed-segment",
     "after-roll-record",
     "between-delivery-and-cleanup",
     "between-messages-and-marker",
@@ -45,7 +48,14 @@ ELSEWHERE = (
     "between-roll-and-delete",
 )
 _START = datetime(2026, 1, 1, tzinfo=UTC)
-_SINKS = ("rows_parquet", "rows_jsonl", "rowsbyspark_parquet", "windows_parquet", "windows_jsonl")
+_SINKS = (
+    "rows_parquet",
+    "rows_jsonl",
+    "rowsbyspark_parquet",
+    "windows_parquet",
+    "windows_jsonl",
+    "windowsdedicated_parquet",
+)
 
 
 @dataclass
@@ -63,7 +73,7 @@ class Case:
 
     def prepare(self) -> Case:
         """Write the input, three files, and the script: a stateless and a windowed pipeline with two sinks each, one
-        on the epoch host, and dead letters for the records that are rejected by both."""
+        on the epoch host, one on the dedicated host, and dead letters for the records that are rejected by all."""
         lines = [line for i in range(self.rows) for line in self.lines(i)]
         third = len(lines) // 3
         for number in range(3):
@@ -83,6 +93,9 @@ class Case:
             "CREATE PIPELINE sparked INTO rowsbyspark_parquet WITH (host = 'epoch') AS "
             "SELECT id, k, v FROM s WHERE v % 3 <> 0",
             "CREATE PIPELINE counted INTO windows_parquet, windows_jsonl AS "
+            "SELECT unix_seconds(window.start) AS start, k, count(*) AS n, sum(v) AS total FROM s "
+            "GROUP BY window(ts, '10 seconds'), k",
+            "CREATE PIPELINE own INTO windowsdedicated_parquet WITH (host = 'dedicated') AS "
             "SELECT unix_seconds(window.start) AS start, k, count(*) AS n, sum(v) AS total FROM s "
             "GROUP BY window(ts, '10 seconds'), k",
         ]

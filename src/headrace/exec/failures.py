@@ -20,6 +20,8 @@ from headrace.errors import (
 _KIND = re.compile(
     r"^(?:[A-Z][A-Za-z]* ?)+ Error: (?:Python exception occurred while executing the UDF: KernelError: )?"
 )
+# DuckDB names the expression as it was rewritten, and settings that users of headrace do not have.
+_ZERO = re.compile(r"^Division by zero in expression .*")
 
 
 def failure_text(problem: Exception) -> str:
@@ -36,7 +38,7 @@ def waited_for(text: str) -> HeadraceError | None:
 
 def said(problem: duckdb.Error) -> str:
     """What DuckDB or a kernel says about a value, without the words around it."""
-    return _KIND.sub("", str(problem).strip().split("\n", 1)[0])
+    return _ZERO.sub("division by zero", _KIND.sub("", str(problem).strip().split("\n", 1)[0]))
 
 
 def coded(problem: Exception) -> HeadraceError:

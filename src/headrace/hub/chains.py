@@ -21,6 +21,7 @@ from headrace.errors import (
     Span,
     UnfinishedRows,
     UnknownColumn,
+    UnsupportedStateful,
 )
 from headrace.model.program import DERIVED, PipelineDef, SinkDef, StreamDef
 from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Schema
@@ -37,6 +38,8 @@ from headrace.state.catalog import Catalog
 from headrace.state.state_dir import directory_name
 
 FORMAT = "arrow"
+# The hosts that commit their rows with the epochs of the stream below, and so know its watermark.
+FEEDING = frozenset({"shared", "epoch"})
 # The options that a user may set. What the hub sets itself is no option of a statement, and no record is ever bad.
 _SETTABLE = (
     *(o for o in SOURCES[DERIVED].options if o.name not in ("pipeline", "event_time")),
@@ -95,6 +98,12 @@ def _stream(
 
 def _require_final_rows(pipeline: str, stream: str, planned: Planned, span: Span) -> None:
     ring1 = planned.program.ring1
+    if planned.choice.host not in FEEDING:
+        raise UnsupportedStateful(
+            f"pipeline {pipeline} runs on the {planned.choice.host} host, so its output cannot be the stream {stream}",
+            advice="Let it write to a sink. EXPLAIN names the expression that decided for this host.",
+            span=span,
+        )
     if ring1 is not None and ring1.emit == "changes":
         raise UnfinishedRows(
             f"pipeline {pipeline} emits a group again whenever it changes, so its output cannot be the stream {stream}",

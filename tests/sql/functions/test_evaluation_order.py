@@ -157,6 +157,14 @@ def test_operands_are_evaluated_like_in_spark(text: str, values: list[Any]) -> N
     assert _values(text) == values
 
 
+def test_the_divisor_fails_also_where_all_dividends_are_null() -> None:
+    table = pa.table({"a": pa.array([None, None], pa.int32()), "b": pa.array(["x", "y"])})
+    for text in ("a % CAST(b AS INT)", "crc32(CAST(a AS STRING)) % CAST(b AS INT)", "a / CAST(b AS INT)"):
+        (planned,) = plan_expressions(("INT", "STRING"), [text])
+        assert not isinstance(planned, HeadraceError)
+        assert Duck(table).evaluate(*planned).values == [FAILED, FAILED], text
+
+
 def test_a_null_replacement_of_mask_keeps_the_characters() -> None:
     assert _values("mask(c, 'X', NULL)") == ["x", None, "n"]
     assert _values("mask(c, NULL, NULL, NULL)") == ["x", None, "7"]

@@ -111,6 +111,13 @@ def skips(overload: Overload, args: Sequence[Expr]) -> bool:
     return overload.name in _SKIPPING or dropped
 
 
+def begins_later(overload: Overload, args: Sequence[Expr]) -> bool:
+    """True if Spark does not begin with the first operand. DuckDB skips the others where all values of the first that
+    it sees at once are NULL."""
+    known = isinstance(args[0], Literal) and args[0].value is not None
+    return len(_ORDER.get(overload.name, ())) == len(args) and not known
+
+
 def is_strict(overload: Overload) -> bool:
     """True if the result is NULL only if an operand is."""
     return overload.name in _STRICT and not {"ARRAY", "MAP", "STRUCT", "ANY"} & set(overload.params)

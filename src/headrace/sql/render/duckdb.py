@@ -27,7 +27,14 @@ from headrace.model.schema import (
 )
 from headrace.sql.functions import find
 from headrace.sql.functions.casts import cast_is_strict, render_cast
-from headrace.sql.functions.evaluation_order import casts_inside, evaluated, is_strict, skips, stops_at_null
+from headrace.sql.functions.evaluation_order import (
+    begins_later,
+    casts_inside,
+    evaluated,
+    is_strict,
+    skips,
+    stops_at_null,
+)
 from headrace.sql.functions.fallibility import throws
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import (
@@ -121,8 +128,9 @@ def _render_call(expr: Call, column: ColumnText) -> str:
     branches: dict[str, str] = {}
     for null, before in _guards(guarded, column):
         branches.setdefault(null, f" WHEN {null} THEN {before}")
-    if len(expr.args) > 1 and skips(overload, expr.args):
-        for operand, arg in zip(expr.args, args, strict=True):
+    first = 0 if len(expr.args) > 1 and skips(overload, expr.args) else 1
+    if len(expr.args) > 1 and (first == 0 or begins_later(overload, expr.args)):
+        for operand, arg in zip(expr.args[first:], args[first:], strict=True):
             if throws(operand) and not isinstance(operand, Lambda):
                 # Never true. Rows that come here evaluate the operand, although the function's own CASE may skip it.
                 branches.setdefault(arg, f" WHEN (({arg}) IS NULL) IS NULL THEN NULL")
