@@ -128,19 +128,6 @@ def test_a_static_table_may_change_until_it_is_gone_or_has_other_columns(feed: F
     assert caught.value.code == "BAD_OPTION"
 
 
-def test_a_static_table_that_grows_too_large_for_a_broadcast_fails_its_pipeline(feed: Feed) -> None:
-    feed.session.conf.set("spark.sql.maxBroadcastTableSize", "8mb")  # an empty one takes about one
-    feed.hub.sql("CREATE PIPELINE big INTO m AS SELECT /*+ BROADCAST(d) */ s.id, d.w FROM s JOIN dim d ON s.k = d.k")
-    feed.give(3)
-    assert feed.found("big") == [(0, 10), (1, 11)]
-    feed.session.range(400_000).selectExpr("concat('x', id) AS k", "int(id) AS w").createOrReplaceTempView("dim")
-    feed.give(3)
-    said = feed.failure("big")
-    assert said.startswith("[TABLE_TOO_LARGE]") and "big" in said
-    feed.session.conf.unset("spark.sql.maxBroadcastTableSize")
-    assert feed.found("neighbour") == [(i,) for i in range(6)]
-
-
 def test_a_function_that_uses_up_the_memory_kills_its_worker_and_fails_only_its_pipeline(feed: Feed) -> None:
     def leaks(i: int) -> int:
         if i == 4:
