@@ -179,7 +179,7 @@ def test_show_lists_losses_and_warns_in_every_output_format(tmp_path: Path, mini
     assert [pipelines.table.column(c).to_pylist() for c in ("rejected", "late", "missed")] == [[10], [0], [0]]
     warning = "pipeline p found bad values in 10 of 10 rows, which are rejected"
     assert pipelines.warnings[0].startswith(warning)
-    far = from_json(statement_result(pipelines, 10).model_dump())
+    far = from_json(statement_result(pipelines, 10, arrow=True).model_dump())
     for result in (pipelines, far):
         assert warning in result.render() and warning in result._repr_html_()
         assert warning in printed([result], "json")
