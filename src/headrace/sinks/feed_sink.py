@@ -1,6 +1,6 @@
 """Writes a feed (`headrace.sinks.feed_log`): a two-phase sink that no statement can name.
 
-The planner gives it to pipelines on the dedicated host, and to pipelines whose output is a stream. Tasks write segments
+The planner gives it to pipelines whose output is a stream. Tasks write segments
 under the epoch's key, the driver commits them with one manifest.
 
 **Why it is exactly once.** A segment counts only if a manifest names it. The commit looks at the newest manifest and at
