@@ -95,7 +95,7 @@ def changed_options(old: StreamDef, new: StreamDef) -> Result:
 def replaced_view(name: str, pipelines: list[str]) -> Result:
     """The answer to CREATE OR REPLACE VIEW over another definition."""
     kept_by = (
-        f"pipelines that run keep the view as it was: {', '.join(pipelines)}; CREATE OR REPLACE PIPELINE plans it again",
+        f"running pipelines keep the view as it was: {', '.join(pipelines)}; CREATE OR REPLACE PIPELINE plans it again",
     )
     return Result(f"replaced view {name}", warnings=kept_by if pipelines else ())
 
