@@ -40,9 +40,7 @@ def _too_many(part: int, rows: int) -> bool:
     return REJECTED_SHARE * rows < part <= rows
 
 
-def stream_warning(
-    name: str, rows: int, rejected: int, nulled: int, bad: Mapping[str, int], kept_in: str = ""
-) -> str:
+def stream_warning(name: str, rows: int, rejected: int, nulled: int, bad: Mapping[str, int], kept_in: str = "") -> str:
     """The warning for a stream that rejects many of its rows or reads them as NULLs. Empty if it does not. `kept_in`
     is its dead letter sink."""
     what, part = ("rejected", rejected) if rejected >= nulled else ("has NULLs for", nulled)
