@@ -7,7 +7,8 @@ brokers that is `json.dumps` of each row and one call of the client for it, then
 sides use the same compression, the same version of MQTT, and one thread for conversions, as a task does. Files of
 Parquet and JSON are synced to disk on both sides; `write_deltalake` does not do that, and the sink does.
 Servers run on loopback; the web server is a process of its own and throws bodies away. Contenders take turns, and the
-best run of each counts. The processor time is that of this process, without servers. A server that is not installed is left out, and said so.
+best run of each counts. The processor time is that of this process, without servers. A server that is not installed is
+left out, and said so.
 """
 
 from __future__ import annotations
