@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -16,7 +17,7 @@ from headrace.hub.launcher import SparkLauncher
 from headrace.model.program import Meaning
 from headrace.model.spark_options import SparkOptions, read_conf
 from headrace.spark.reachable import _QUESTION, registration_limited, require_reachable
-from headrace.spark.session import _last_words, _not_started, _session_settings
+from headrace.spark.session import _heap_mb, _last_words, _machine_memory, _not_started, _session_settings
 
 
 def test_settings_packages_and_the_page_reach_the_session(tmp_path: Path) -> None:
@@ -34,6 +35,12 @@ def test_settings_packages_and_the_page_reach_the_session(tmp_path: Path) -> Non
     assert java[-1] == "-Dx=1"
     assert f"-Dheadrace.spark.log={tmp_path / 'spark.log'}" in java
     assert _session_settings("local[1]", None, Meaning(), [], {})["spark.ui.enabled"] == "false"
+
+
+def test_the_heap_follows_the_memory_of_the_machine(spark_of_the_run: SparkSession) -> None:
+    assert int(os.environ["SPARK_DRIVER_MEMORY"].removesuffix("m")) == _heap_mb(_machine_memory())
+    heap = spark_of_the_run.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20
+    assert heap == pytest.approx(_heap_mb(_machine_memory()), rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,10 @@ _TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 # compiler the JVM took 20 instead of 34 s of CPU from its start to the first result, cold, on two cores.
 FAST_START = "-XX:TieredStopAtLevel=1"
 
+# The JVM's heap, unless the user sets one. With Spark's default of 1 GB, 110 pipelines on the epoch host ran out of it,
+# and Spark ends the whole JVM then.
+_HEAP_MB = 2048
+
 # What a stream's query needs, also in a session of the user. These are runtime settings, so queries may differ in them.
 QUERY_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
@@ -204,6 +208,21 @@ def _set_environment(master: str, java_home: Path) -> None:
     # Workers always run this Python. Another may lack our packages, and Spark would only say "failed to connect back".
     os.environ["PYSPARK_PYTHON"] = worker_python() if master.startswith("local") else sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Settings of the user win: Spark reads this variable last.
+    os.environ.setdefault("SPARK_DRIVER_MEMORY", f"{_heap_mb(_machine_memory())}m")
+
+
+def _heap_mb(memory: int) -> int:
+    """Megabytes of heap on a machine with this many bytes: Spark's default of 1 GB if it is small.
+
+    >>> _heap_mb(2 << 30), _heap_mb(6 << 30), _heap_mb(64 << 30)
+    (1024, 1536, 2048)
+    """
+    return max(1024, min(_HEAP_MB, memory // 4 >> 20))
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _session_settings(
