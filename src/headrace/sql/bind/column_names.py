@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
+from headrace.sql.parse.intervals import interval_text
 from headrace.sql.parse.syntax import (
     Aliased,
     Apply,
@@ -35,12 +36,6 @@ _CASTS = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "date", "timestamp",
     "binary",
 )  # fmt: skip
-_SIZES = {
-    "week": ("DAY", 86_400_000_000), "day": ("DAY", 86_400_000_000), "hour": ("HOUR", 3_600_000_000),
-    "minute": ("MINUTE", 60_000_000), "second": ("SECOND", 1_000_000), "millisecond": ("SECOND", 1_000_000),
-    "microsecond": ("SECOND", 1_000_000),
-}  # fmt: skip
-_MONTHS = {"year": ("YEAR", 12), "quarter": ("MONTH", 1), "month": ("MONTH", 1)}
 
 
 def column_name(node: Node) -> str:
@@ -134,17 +129,10 @@ def double_text(value: float) -> str:
 
 
 def _interval(node: IntervalConstant) -> str:
-    """An interval of one unit as Spark prints it. Hours, minutes and seconds have two digits."""
-    if node.unit in _MONTHS and not node.micros:
-        word, size = _MONTHS[node.unit]
-        return f"INTERVAL '{node.months // size if node.months >= 0 else -(-node.months // size)}' {word}"
-    if node.unit in _SIZES and not node.months:
-        word, size = _SIZES[node.unit]
-        whole, rest = divmod(abs(node.micros), size)
-        fraction = f".{rest:06}".rstrip("0") if rest else ""
-        digits = str(whole) if word == "DAY" else f"{whole:02}"
-        return f"INTERVAL '{'-' if node.micros < 0 else ''}{digits}{fraction}' {word}"
-    return f"INTERVAL {node.months} MONTHS" if node.months else f"INTERVAL {node.micros} MICROSECONDS"
+    """An interval as Spark prints it."""
+    if not node.unit:
+        return f"INTERVAL {node.months} MONTHS" if node.months else f"INTERVAL {node.micros} MICROSECONDS"
+    return interval_text(node.months if node.unit in ("YEAR", "MONTH", "YEAR TO MONTH") else node.micros, node.unit)
 
 
 def _written(node: Apply, args: list[str]) -> str | None:
