@@ -265,7 +265,8 @@ class Spark:
             for record in records:
                 batch = pa.ipc.read_record_batch(pa.py_buffer(record), schema)
                 value = _from_spark(kind, pa.StructArray.from_arrays([batch.column(0)], ["v"]))
-                values.update(zip(batch.column(1).to_pylist(), value, strict=True))
+                numbers: list[Any] = batch.column(1).to_pylist()
+                values.update(zip(numbers, value, strict=True))
         return Outcome(kind.ddl, [values.get(row, FAILED) for row in range(self.count)])
 
     def _named(self, expression: Any, name: str) -> Any:
