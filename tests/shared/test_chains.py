@@ -389,3 +389,28 @@ def test_rows_that_find_no_room_are_counted(chain: Chain) -> None:
     dropped = chain.hub.streams["good"].status().bad["no_room"]
     assert 0 < dropped < 160
     assert len(chain.rows("reads")) == 160 - dropped
+
+
+@pytest.mark.parametrize("place", ["", "logged", "lanes", "committed"])
+def test_a_stream_that_is_declared_again_has_no_rows_of_the_old_pipeline(chain: Chain, place: str) -> None:
+    """An epoch of the old pipeline is under way when both are dropped and declared again."""
+    chain.sql("CREATE PIPELINE p INTO o, STREAM d AS SELECT ts, v FROM raw")
+    feed(chain, "1.json", record(1, v=1))
+    chain.drain()
+    feed(chain, "2.json", record(2, v=2))
+    if place:
+        chain.checkpoint("raw").crash = place
+        with pytest.raises(Crash):
+            chain.drain()
+        chain.crash()
+    else:
+        planner, kept = chain.queries["raw"].planner, chain.checkpoint("raw")
+        end = next(found for _ in range(5) if (found := planner.latest(kept.end)) != kept.end)
+        kept.logged = (kept.end, end)
+        list(planner.partitions(*kept.logged))
+    chain.sql("DROP PIPELINE p; CREATE PIPELINE p INTO o, STREAM d AS SELECT ts, v FROM raw WHERE v > 2")
+    chain.sql("CREATE PIPELINE r INTO p AS SELECT v FROM d")
+    chain.drain()
+    feed(chain, "3.json", record(3, v=3))
+    chain.drain()
+    assert [row[-1] for row in chain.rows("r")] == [3]

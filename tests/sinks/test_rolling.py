@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -15,12 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.errors import SinkFailed
 from headrace.model.program import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.joiners import LineJoiner
+from headrace.sinks.outputs import LocalOutput
 from headrace.sinks.rolling import RollingSink
+from tests.e2e.support import until
 from tests.sinks.crashes import Crash, crashing_at
 from tests.sinks.test_files import rows, visible, write_text
 from tests.strategies import examples
@@ -128,3 +132,56 @@ def seen(root: Path, kind: str) -> int:
     files: Any = [str(p) for p in root.rglob("part-*") if "_headrace" not in p.parts]
     found: Any = ds.dataset(files, format=form) if files else None
     return 0 if found is None else int(found.count_rows())
+
+
+class CopyingOutput(LocalOutput):
+    """Like an object store: what is moved stays under its old name, too. `failures` deletions of staged files fail."""
+
+    failures = 0
+
+    def move(self, name: str, to: str) -> None:
+        (self.root / to).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(self.root / name, self.root / to)
+
+    def delete_directory(self, directory: str) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("the request timed out")
+        super().delete_directory(directory)
+
+
+def test_an_epoch_that_was_joined_before_its_clean_up_is_not_joined_again(tmp_path: Path) -> None:
+    output, now = CopyingOutput(tmp_path), [time.time()]
+    sink = RollingSink(output, "s", "txt", LineJoiner(False), None, 60_000_000, clock=lambda: now[0])
+    sink.commit(key(0), stage(tmp_path, 0, [[1, 2]]))
+    staged = stage(tmp_path, 1, [[3, 4]])
+    output.failures = 1
+    with pytest.raises(SinkFailed):
+        sink.commit(key(1), staged)
+    now[0] += 600
+    sink._on_time()
+    assert visible(tmp_path) == [1, 2, 3, 4]
+    assert sink.commit(key(1), staged) == 2
+    sink.close()
+    assert visible(tmp_path) == [1, 2, 3, 4]
+
+
+def test_a_roll_that_failed_is_tried_again_without_another_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.sinks.rolling.AGAIN", 0.05)
+    sink = opened(tmp_path, 1 << 30, age=0.05)
+    failed: list[str] = []
+    begin = sink._begin
+
+    def fails_once(*arguments: Any) -> Any:
+        if not failed:
+            failed.append("once")
+            raise OSError("the request timed out")
+        return begin(*arguments)
+
+    monkeypatch.setattr(sink, "_begin", fails_once)
+    sink.commit(key(0), stage(tmp_path, 0, [[1, 2]]))
+    until(lambda: visible(tmp_path) == [1, 2], "the rows are visible")
+    assert failed
+    sink.close()

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace.base.background import BackgroundQueue
-from headrace.base.durable import private_directory, state_errors
+from headrace.base.durable import state_errors
 from headrace.errors import DiskFull, HeadraceError, StateUnavailable, StopTimeout, UnknownStream
 from headrace.hub.chains import connected, in_order
 from headrace.hub.damage import DamagedStreams, stored_failures
@@ -30,6 +30,7 @@ from headrace.hub.rollout import PublishedPlan, Rollout
 from headrace.hub.runtimes import Runtimes
 from headrace.ingress.gateway_service import GatewayService
 from headrace.model.program import StreamDef
+from headrace.sinks.feed_log import make_fed_stream
 from headrace.sources import keeps_progress
 from headrace.state import savepoints
 from headrace.state.catalog import Catalog
@@ -244,8 +245,9 @@ class Reconciler:
     def _make_feeds(self) -> None:
         """Make the directories of streams that pipelines feed: a pipeline drops the rows of a stream without one."""
         for stream in self.catalog.streams.values():
-            if stream.fed_by is not None:
-                private_directory(self.stream_directory(stream.name))
+            producer = None if stream.fed_by is None else self.catalog.pipeline(stream.fed_by)
+            if producer is not None:
+                make_fed_stream(self.stream_directory(stream.name), producer.definition.instance)
 
     def carry_out(self, script: DeclaredScript) -> None:
         """Bring the streams of a script in line with it. If that fails, roll the script back and raise. A StopTimeout

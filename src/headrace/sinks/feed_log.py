@@ -24,8 +24,12 @@ which read it: streams that are made of the pipeline's output.
 - *Damage*. A manifest or a segment that is missing, torn or changed is StateDamaged with the path of the file. No row
   of a damaged segment is returned.
 
-Who may call: one thread of one process writes (the commit of the stream's epochs). Any process may read. Only the
-process that owns the state directory registers, advances and trims, one thread at a time for each consumer name.
+Who may call: one thread of one process writes (the commit of the stream's epochs). Any process may read. Only one
+thread at a time registers, advances and trims for each consumer name.
+
+The directory of a stream that is made of a feed has the file `fed_from`: the number of the first pipeline instance that
+feeds it. An epoch of a dropped pipeline may end after a stream of the same name was declared. Its instance has a lower
+number, so its rows are left out.
 """
 
 from __future__ import annotations
@@ -40,13 +44,35 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.base.durable import fsync, private_directory, state_errors
+from headrace.base.durable import fsync, private_directory, state_errors, write_atomic
 from headrace.errors import InternalError, StateDamaged
 from headrace.model.stored import store, stored
 
 FEEDS = "feeds"  # the directory of all feeds in the directory of their stream
+_FED_FROM = "fed_from"
 _EPOCH = re.compile(r"(\d{12})\.json")
 _NAME = re.compile(r"[\w.-]{1,100}")
+
+
+def make_fed_stream(directory: Path, first: int) -> None:
+    """Make the directory of a stream that is fed by this instance and later ones, unless it is there."""
+    if directory.is_dir():
+        return
+    new = directory.with_name(f".{directory.name}.new")  # renamed when it is complete
+    shutil.rmtree(new, ignore_errors=True)
+    private_directory(new)
+    write_atomic(new / _FED_FROM, str(first).encode())
+    new.rename(directory)
+    fsync(directory.parent)
+
+
+def may_feed(directory: Path, instance: int) -> bool:
+    """False if this is not the directory of the stream that the instance feeds: it is gone, or belongs to a stream of
+    the same name that was declared later."""
+    try:
+        return instance >= int((directory / _FED_FROM).read_bytes())
+    except FileNotFoundError:
+        return directory.is_dir()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,16 @@ from headrace.errors import EpochMismatch
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import store, stored
-from headrace.sinks.feed_log import FEEDS, FeedEpoch, FeedLog, FeedSegment, stream_feed, sync_names, write_segment
+from headrace.sinks.feed_log import (
+    FEEDS,
+    FeedEpoch,
+    FeedLog,
+    FeedSegment,
+    may_feed,
+    stream_feed,
+    sync_names,
+    write_segment,
+)
 from headrace.sinks.outputs import LocalOutput
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.sink_paths import SinkPaths, writing
@@ -77,11 +86,9 @@ class FeedSettings(StagedSettings):
             return stream_feed(self._streams / self.stream)
         return Path(self.staging).parent / FEEDS / str(instance)
 
-    @property
-    def abandoned(self) -> bool:
-        """True if the stream that is made of these rows was dropped. The hub made its directory when the stream was
-        declared."""
-        return self.stream is not None and not (self._streams / self.stream).is_dir()
+    def abandoned(self, instance: int) -> bool:
+        """True if the stream that is made of the rows of this instance was dropped."""
+        return self.stream is not None and not may_feed(self._streams / self.stream, instance)
 
     @property
     def _streams(self) -> Path:
@@ -137,7 +144,7 @@ class FeedTask:
         self._sink, self._settings = sink, settings
 
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
-        if self._settings.abandoned:
+        if self._settings.abandoned(key.instance):
             return NOWHERE
         directory = FeedLog(self._settings.directory(key.instance)).segments
         name = f"{_tag(key)}/{uuid.uuid4().hex}"
@@ -147,7 +154,7 @@ class FeedTask:
             except BaseException:
                 with contextlib.suppress(OSError):  # half a file must not use the disk space that the stream waits for
                     (directory / name).unlink(missing_ok=True)
-                if self._settings.abandoned:
+                if self._settings.abandoned(key.instance):
                     return NOWHERE
                 raise
         fault_point("after-feed-segment")
@@ -164,7 +171,7 @@ class FeedSink:
         self._logs: dict[int, FeedLog] = {}
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
-        if self._settings.abandoned:
+        if self._settings.abandoned(key.instance):
             return
         with self._at(key) as log:
             if not self.committed(key) and self._promised(key, log) is None:
@@ -172,7 +179,7 @@ class FeedSink:
                 store(log.directory / "promise.json", self._made(key, staged, log))
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
-        if self._settings.abandoned:
+        if self._settings.abandoned(key.instance):
             return 0
         with self._at(key) as log:
             done = self._found(key, log)

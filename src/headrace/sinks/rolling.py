@@ -24,6 +24,7 @@ stream stops.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import threading
 import time
@@ -48,6 +49,8 @@ _PART = re.compile(r"part-(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\
 _ROLL = re.compile(r"(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<first>\d+)-(?P<last>\d+)-(?P<k>\d+)\.json")
 ROLLED = "exactly once; rows are visible when their file rolls"
 LONGEST = 3600.0  # seconds that the timer sleeps at most
+AGAIN = 5.0  # seconds until it tries again what failed
+_log = logging.getLogger(__name__)
 
 
 def roll_size() -> Any:
@@ -253,6 +256,12 @@ class RollingSink(FileSink):
 
     # --- what there is ----------------------------------------------------------------------------
 
+    def _roll_forward(self, key: SinkKey, files: Mapping[str, str], rows: int) -> None:
+        """Leaves out files that were joined already. On an object store a file that was moved may still be staged, and
+        would come back."""
+        joined = {member for roll in self._rolled(key, key.epoch) for member in roll.members}
+        super()._roll_forward(key, {staged: final for staged, final in files.items() if final not in joined}, rows)
+
     def _placed(self, key: SinkKey, final: str) -> bool:
         return super()._placed(key, final) or any(
             final in roll.members for roll in self._rolled(key, _epoch(final)) if _epoch(final) >= roll.rows[0][0]
@@ -302,9 +311,12 @@ class RollingSink(FileSink):
         opened = [name for name, _ in self._opened(key)]
         if opened:
             due = min(self.output.info(name).mtime for name in opened) + self._max_age - self._clock()
-            self._timer = threading.Timer(min(LONGEST, max(0.05, due)), self._on_time)
-            self._timer.daemon = True
-            self._timer.start()
+            self._start_timer(min(LONGEST, max(0.05, due)))
+
+    def _start_timer(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds, self._on_time)
+        self._timer.daemon = True
+        self._timer.start()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -318,8 +330,9 @@ class RollingSink(FileSink):
             try:
                 with writing(self.paths):
                     self._roll(self._key)
-            except HeadraceError:  # the next commit reports it
-                self._timer = None
+            except Exception as problem:  # the next commit reports it, but an idle stream has none
+                _log.warning("sink %s: joined files are not visible yet: %s", self.paths.sink, problem)
+                self._start_timer(AGAIN)
 
 
 def _epoch(name: str) -> int:

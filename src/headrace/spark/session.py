@@ -222,7 +222,12 @@ def _heap_mb(memory: int) -> int:
 
 
 def _machine_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """The bytes that this process may use: those of the machine, or of its container."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # there is none, or it says "max"
+            found = min(found, int(Path(limit).read_text()))
+    return found
 
 
 def _session_settings(
