@@ -19,10 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from headrace.state.progress import read_applied
 from tests.e2e.support import put, until
 
+# Each run starts Spark again. The short versions run in process (`tests/shared/test_chains.py`), or are part of the
+# test of all hosts in `tests/e2e/test_kill.py`.
+LONG = pytest.mark.skipif("HEADRACE_LONG" not in os.environ, reason="takes minutes: make soak-hosts")
 # Every fault point of src/headrace.
 POINTS = (
     "after-offset-log",
@@ -33,11 +37,14 @@ POINTS = (
     "between-renames",
     "between-sinks",
     "after-manifests",
+    "after-feed-segment",
+    "after-feed-manifest",
+    "after-dedicated-staging",
+    "after-dedicated-commit",
+    "after-dedicated-progress",
 )
 # Fault points of sinks that this run does not have. Tests of those sinks fail there in process.
 ELSEWHERE = (
-    "after-feed-manifest",
-    "after-feed-segment",
     "after-roll-record",
     "between-delivery-and-cleanup",
     "between-messages-and-marker",
@@ -45,7 +52,14 @@ ELSEWHERE = (
     "between-roll-and-delete",
 )
 _START = datetime(2026, 1, 1, tzinfo=UTC)
-_SINKS = ("rows_parquet", "rows_jsonl", "rowsbyspark_parquet", "windows_parquet", "windows_jsonl")
+_SINKS = (
+    "rows_parquet",
+    "rows_jsonl",
+    "rowsbyspark_parquet",
+    "windows_parquet",
+    "windows_jsonl",
+    "windowsdedicated_parquet",
+)
 
 
 @dataclass
@@ -63,7 +77,7 @@ class Case:
 
     def prepare(self) -> Case:
         """Write the input, three files, and the script: a stateless and a windowed pipeline with two sinks each, one
-        on the epoch host, and dead letters for the records that are rejected by both."""
+        on the epoch host, one on the dedicated host, and dead letters for the records that are rejected by all."""
         lines = [line for i in range(self.rows) for line in self.lines(i)]
         third = len(lines) // 3
         for number in range(3):
@@ -83,6 +97,9 @@ class Case:
             "CREATE PIPELINE sparked INTO rowsbyspark_parquet WITH (host = 'epoch') AS "
             "SELECT id, k, v FROM s WHERE v % 3 <> 0",
             "CREATE PIPELINE counted INTO windows_parquet, windows_jsonl AS "
+            "SELECT unix_seconds(window.start) AS start, k, count(*) AS n, sum(v) AS total FROM s "
+            "GROUP BY window(ts, '10 seconds'), k",
+            "CREATE PIPELINE own INTO windowsdedicated_parquet WITH (host = 'dedicated') AS "
             "SELECT unix_seconds(window.start) AS start, k, count(*) AS n, sum(v) AS total FROM s "
             "GROUP BY window(ts, '10 seconds'), k",
         ]

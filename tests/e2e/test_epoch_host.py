@@ -306,7 +306,7 @@ def test_the_formatted_plan_is_sparks(hub: Hub) -> None:
 
 REFUSED = {
     "SELECT e.id, rand_of(v) AS r FROM events e": "NON_DETERMINISTIC",
-    "SELECT a.id FROM events a JOIN events b ON a.id = b.id": "UNSUPPORTED_STATEFUL",
+    "SELECT a.id FROM events a LEFT JOIN events b ON a.id = b.id": "UNSUPPORTED_STATEFUL",
     "SELECT id FROM events WHERE v > (SELECT avg(v) FROM events)": "UNSUPPORTED_STATEFUL",
     "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY v) AS n FROM events) WHERE n < 3": "UNSUPPORTED_STATEFUL",
     "SELECT d.name, soundex(e.kind) AS s FROM events e RIGHT JOIN dim d ON d.name = e.device": "UNSUPPORTED_STATEFUL",

@@ -16,6 +16,7 @@ from headrace.hub.reconciler import Reconciler
 from headrace.model.status import Waited
 from headrace.stream.runtime import StreamRuntime
 
+FOR_EVER = 10.0**9
 _log = logging.getLogger(__name__)
 
 
@@ -44,6 +45,9 @@ class Shutdown:
                         return False
                 except StreamFailed as problem:
                     dead[runtime] = problem
+        left = _left(deadline)
+        if not self._reconciler.dedicated.finish(FOR_EVER if left is None else left):
+            return False
         for first in dead.values():
             raise first
         return True

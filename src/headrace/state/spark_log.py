@@ -85,3 +85,23 @@ def _remove(path: Path, why: str) -> None:
     path.unlink()
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     fsync(path.parent)
+
+
+def feed_positions(checkpoint: Path, batch: int) -> dict[str, int]:
+    """The position in the feed of each stream at which a batch ends. A query that reads a stream twice has two sources
+    on its feed; the smaller position counts. Raises StateDamaged."""
+    path, found = checkpoint / OFFSETS / str(batch), dict[str, int]()
+    try:
+        for line in path.read_text().splitlines()[2:]:
+            if line != "-":  # a source that had nothing to read so far
+                facts = json.loads(line)
+                stream, position = str(facts["stream"]), int(facts["position"])
+                found[stream] = min(position, found.get(stream, position))
+        return found
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise StateDamaged(
+            f"{path} cannot be read: {problem}",
+            advice="It belongs to the checkpoint of a pipeline on the dedicated host. Restore it from a backup or a "
+            "savepoint, or drop the pipeline and create it again.",
+            path=str(path),
+        ) from problem
