@@ -97,4 +97,6 @@ def test_two_executors_give_the_right_rows_although_one_is_killed_and_tasks_leav
     # The spy was there: tasks read the input and staged files for the sinks.
     assert any(str(case.root / "in") in line for line in touched)
     assert any("_headrace/staging" in line for line in touched)
-    assert [line for line in touched if str(case.root / "state") in line] == []
+    state, feeds = str(case.root / "state"), str(case.root / "state" / "streams" / "s" / "feeds")
+    assert [line for line in touched if state in line and feeds not in line] == []
+    assert any(feeds in line for line in touched), "only the rows for the dedicated host are there"

@@ -10,6 +10,7 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import SavepointTooSmall, StopTimeout
@@ -22,6 +23,14 @@ from headrace.stream.dedicated_runtime import DedicatedHost, DedicatedRuntime
 
 # How long a graceful end waits for rows that are in feeds.
 DRAIN_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The pipelines that have read the end of their input, and those that died before it, with the reason."""
+
+    done: tuple[PipelineDef, ...]
+    failed: tuple[tuple[PipelineDef, str], ...]
 
 
 class DedicatedPipelines:
@@ -127,15 +136,20 @@ class DedicatedPipelines:
         drained = [runtime.drain(timeout) for runtime in found]
         return all(drained)
 
-    def finish(self, timeout: float) -> bool:
-        """The input of all streams is over: read the feeds to the end, then stop. True if that happened in time."""
+    def finish(self, timeout: float) -> Finished | None:
+        """The input of all streams is over: read the feeds to the end, then stop. None if time ran out."""
         with self._lock:
             found = [r for r in self._made.values() if r.supervisor.started]
         drained = [runtime.drain(timeout) for runtime in found]
-        if all(drained):
-            for runtime in found:
-                runtime.stop()
-        return all(drained)
+        if not all(drained):
+            return None
+        dead = {r: r.supervisor.problem for r in found}
+        for runtime in found:
+            runtime.stop()
+        return Finished(
+            tuple(r.pipeline for r, problem in dead.items() if problem is None),
+            tuple((r.pipeline, problem) for r, problem in dead.items() if problem is not None),
+        )
 
     @contextmanager
     def paused(self, streams: Collection[str]) -> Iterator[None]:

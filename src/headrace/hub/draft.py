@@ -389,8 +389,7 @@ class Draft:
                 raise exists("stream", old.name, outlet.span)
             found[outlet.name.lower()] = old or new
         for stream in found.values():
-            for read in planned.program.streams:
-                refuse_cycle(self.catalog, stream, read, statement.span)
+            refuse_cycle(self.catalog, stream, planned.program.streams, statement.span)
         return list(found.values())
 
     @_apply.register
@@ -408,8 +407,7 @@ class Draft:
             if not (statement.or_replace and continues):
                 raise stream_exists(old, continues, statement.span)
         _refuse_dedicated_outlet(planned, statement.span)
-        for read in record.definition.streams:
-            refuse_cycle(self.catalog, new, read, statement.span)
+        refuse_cycle(self.catalog, new, record.definition.streams, statement.span)
         feed = feed_of(new, planned, statement.span)
         definition = without_feed(record.definition, new)
         self._redefine(record, replace(definition, sinks=(*definition.sinks, feed)))

@@ -147,7 +147,7 @@ def _dedicated_status(
         state=state,
         instance=definition.instance,
         rows_out=counts.rows_out,
-        late=0,
+        late=counts.late,
         bad=counted.bad,
         groups=0,
         epoch_ms=query.batch_ms,

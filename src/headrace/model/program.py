@@ -252,6 +252,11 @@ class DedicatedQuery:
     strategy: str = "spill"
     limit: str = ""
 
+    @property
+    def closes(self) -> bool:
+        """True if it waits for a watermark before it emits, so that the end of its input closes what is open."""
+        return self.mode == "append" and any(given.event_time is not None for given in self.inputs)
+
 
 Family = tuple[Meaning, Window | None, tuple[str, ...]]
 

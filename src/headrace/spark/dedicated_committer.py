@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from pyspark.sql import DataFrame
 
@@ -31,7 +32,7 @@ from headrace.spark.query_failures import is_of_spark, query_failure
 from headrace.spark.query_output import write_output
 from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.progress import Debt, PipelineProgress, Progress, ProgressView, require_same_epoch
-from headrace.state.spark_log import COMMITS, feed_positions, sync_commit, sync_epoch
+from headrace.state.spark_log import feed_positions, newest_commit, sync_commit, sync_epoch, sync_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,18 @@ class FeedConsumer:
     stream: str
     log: FeedLog
     name: str
+
+
+class RunningBatch(Protocol):
+    """The query whose batch is committed."""
+
+    def current(self) -> bool:
+        """False once the query was stopped: then nothing is stored."""
+        ...
+
+    def late(self) -> int:
+        """How many rows of the batch were dropped as late. Known when its rows are read."""
+        ...
 
 
 class DedicatedCommitter:
@@ -78,12 +91,12 @@ class DedicatedCommitter:
         """The pipeline after its newest committed batch: `epoch` is the batch."""
         return self._progress.read()
 
-    def commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, current: Callable[[], bool]) -> None:
-        """Run a batch and commit it. `current` is false once the query was stopped: then nothing is stored."""
+    def commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, query: RunningBatch) -> None:
+        """Run a batch and commit it."""
         with self._busy:
-            self._commit(rows, batch, pipeline, current)
+            self._commit(rows, batch, pipeline, query)
 
-    def _commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, current: Callable[[], bool]) -> None:
+    def _commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, query: RunningBatch) -> None:
         began = time.perf_counter()
         sync_epoch(self._directory / CHECKPOINT, batch)
         before, digest = self._progress.read(), self._digest(batch)
@@ -96,19 +109,19 @@ class DedicatedCommitter:
         try:
             receipts = write_output(rows, staged, key, lost, in_tasks=True)
         except Exception as problem:
-            if is_of_spark(problem) or not current():
+            if is_of_spark(problem) or not query.current():
                 raise
             failure = query_failure(problem, pipeline)
             raise failure from problem
         fault_point("after-dedicated-staging")
-        if not current():
+        if not query.current():
             raise StreamFailed("the query of this commit was stopped")
         delivered = self._deliver(pipeline, key, receipts, lost, before)
         if delivered.failure:
             raise _as_error(delivered.failure)
         fault_point("after-dedicated-commit")
         if batch > before.epoch:
-            self._progress.write(self._after(before, batch, pipeline, delivered))
+            self._progress.write(self._after(before, batch, pipeline, delivered, query.late()))
         fault_point("after-dedicated-progress")
         spent = (time.perf_counter() - began) * 1000
         self._done(BatchSummary(batch, delivered.rows or 0, spent, delivered.detached))
@@ -128,9 +141,11 @@ class DedicatedCommitter:
         delivery = Delivery(pipeline, partial(self.sinks.for_commit, pipeline), key, debts)
         return delivery.deliver(receipts, "", lost, {s.name: gone[s.name] for s in pipeline.sinks if s.name in gone})
 
-    def _after(self, before: Progress, batch: int, pipeline: PipelineDef, delivered: Delivered) -> Progress:
+    def _after(self, before: Progress, batch: int, pipeline: PipelineDef, delivered: Delivered, late: int) -> Progress:
         counted = before.pipelines.get(str(pipeline.instance), PipelineProgress())
-        counted = replace(counted, rows_out=counted.rows_out + (delivered.rows or 0), epoch=batch)
+        counted = replace(
+            counted, rows_out=counted.rows_out + (delivered.rows or 0), late=counted.late + late, epoch=batch
+        )
         owed = [d for d in before.debts if not self.sinks.settled(d)]
         gone = before.detached.get(pipeline.run, {}) | delivered.detached
         return replace(
@@ -143,11 +158,12 @@ class DedicatedCommitter:
 
     def release(self) -> None:
         """Let the feeds forget what is read and committed. Spark logs a batch as done after `commit` has returned, so
-        this is called from time to time, by one thread. The log is made durable first: then Spark runs nothing before
-        it again."""
+        this is called from time to time, by one thread. The state and the log are made durable first: then Spark runs
+        nothing before it again."""
         checkpoint = self._directory / CHECKPOINT
-        newest = max((int(p.name) for p in (checkpoint / COMMITS).glob("*") if p.name.isdigit()), default=-1)
+        newest = newest_commit(checkpoint)
         if newest > self._released:
+            sync_state(checkpoint, newest)
             sync_commit(checkpoint, newest)
             self._advance(feed_positions(checkpoint, newest))
             self._released = newest

@@ -72,7 +72,7 @@ def _relation(
         "start": str(place.start),
         "event_time": given.event_time or "",
         "delay_us": str(given.delay_us),
-        "closes": str(query.mode == "append").lower(),
+        "closes": str(query.closes).lower(),
         "parallelism": str(cores),
         "schema": base64.b64encode(given.staged.arrow.serialize()).decode(),
     }

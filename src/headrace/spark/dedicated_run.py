@@ -18,6 +18,7 @@ from headrace.model.program import PipelineDef
 from headrace.spark.causes import cause_of
 from headrace.spark.dedicated_committer import DedicatedCommitter
 from headrace.spark.dedicated_frame import FeedPlace, dedicated_frame, dedicated_session
+from headrace.spark.jvm_plans import late_rows
 from headrace.spark.query_failures import query_failure
 from headrace.spark.session import Engine
 from headrace.state.checkpoint import CHECKPOINT, location
@@ -52,6 +53,7 @@ class DedicatedSparkQuery:
     ) -> None:
         self._over, self._committer, self._pipeline = False, committer, pipeline
         self._ended, self._tend = ended, tend
+        self._known = threading.Event()  # `self._query` is known; its first batch may begin earlier
         definition, checkpoint = pipeline(), directory / CHECKPOINT
         query = definition.program.dedicated
         if query is None:
@@ -79,6 +81,7 @@ class DedicatedSparkQuery:
             raise (StreamFailed(cause) if kind is None else kind(cause.split("] ", 1)[1])) from problem
         finally:
             context.setLocalProperty("spark.scheduler.pool", None)
+        self._known.set()
         self._watch = threading.Thread(target=self._wait, name=f"headrace-dedicated-{definition.name}", daemon=True)
         self._watch.start()
         threading.Thread(target=self._look_after, name=f"headrace-feeds-{definition.name}", daemon=True).start()
@@ -100,11 +103,22 @@ class DedicatedSparkQuery:
             with contextlib.suppress(Exception):  # only a name: whatever is wrong fails the commit itself
                 described = f"headrace pipeline {pipeline.name}, batch {batch}"
                 rows.sparkSession.sparkContext.setJobDescription(described)
-            self._committer.commit(rows, batch, pipeline, lambda: not self._over)
+            self._committer.commit(rows, batch, pipeline, self)
         except Exception:
             raise
         except BaseException as problem:  # the thread would exit, and Spark would wait forever for its answer
             raise InternalError(f"the commit of batch {batch} raised {type(problem).__name__}: {problem}") from problem
+
+    def current(self) -> bool:
+        """False once the query was stopped."""
+        return not self._over
+
+    def late(self) -> int:
+        """How many rows of the newest batch Spark dropped as late. Its operators may see fewer rows than the stream
+        has: a window aggregate adds up rows of one group first."""
+        if not self._known.wait(STOP_SECONDS):
+            raise InternalError("Spark runs a batch of a query that it has not returned")
+        return late_rows(self._query)
 
     def _wait(self) -> None:
         problem: str | None = None

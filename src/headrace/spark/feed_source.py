@@ -5,12 +5,20 @@ crash. Every batch ends with one punctuation row that carries the watermark of t
 `PUNCTUATION`, and the query drops it after the watermark has seen it. So windows and joins close although the
 pipeline's own filter lets nothing through.
 
+**How windows close at the end.** Spark closes windows in the batch *after* the one that moved the watermark. It adds
+that batch by itself, but forgets to when the query is restarted in between, and nothing in its log says whether the
+batch was run. So the batch is part of the offset here: the offset after an ending epoch is first not `closed`, and
+then `closed`, without any row between the two. A query whose newest committed offset is `closed` has emitted
+everything. For the same reason the first offset of a restarted query differs from the last one of the query before
+(`run`): windows that could close when that query was killed do not wait for more rows.
+
 As in `headrace.spark.source`, Spark loads this module in short-lived processes that only ask for the schema. It
 therefore imports almost nothing at the top.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,26 +77,46 @@ class FeedReader(DataSourceStreamReader):
 
         return FeedLog(Path(self.options["directory"]))
 
+    @cached_property
+    def run(self) -> str:
+        """Names the planning process: each start of the query has its own."""
+        return uuid.uuid4().hex
+
+    @property
+    def closes(self) -> bool:
+        """True if the end of the input closes all windows."""
+        return self.options["closes"] == "true"
+
     def initialOffset(self) -> dict[str, Any]:
         return self._offset(int(self.options["start"]))
 
-    def _offset(self, position: int) -> dict[str, Any]:
+    def _offset(self, position: int, closed: bool = False) -> dict[str, Any]:
         """The name of the stream is part of the offset: Spark's log does not tell which line is of which source."""
-        return {"stream": self.options["stream"], "position": position}
+        return {"stream": self.options["stream"], "position": position, "closed": closed, "run": self.run}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The position after the epochs that fit into one batch; `start` if there is nothing new."""
-        at, waiting = int(start["position"]), 0
-        until, closes = at, self.options["closes"] == "true"
-        if closes and at > int(self.options["start"]) and self.log.epoch(at - 1).ending:
-            return self._offset(at)  # all windows are closed: what follows is for another query
+        """The position after the epochs that fit into one batch; `start` if there is nothing to do."""
+        at, began = int(start["position"]), int(self.options["start"])
+        if self.closes and at > began and self.log.epoch(at - 1).ending:
+            # What follows is for another query: the watermark of this one is at the end of time.
+            again = start["closed"] and start["run"] == self.run
+            return start if again else self._offset(at, closed=True)
+        until = self._until(at)
+        if until > at:
+            return self._offset(until)
+        restarted = start["run"] != self.run and at > began and bool(self.options.get("event_time"))
+        return self._offset(at) if restarted else start
+
+    def _until(self, at: int) -> int:
+        """The position after the epochs that fit into one batch."""
+        until, waiting = at, 0
         for epoch in self.log.epochs(at):
             if until > at and waiting + epoch.bytes > BATCH_BYTES:
                 break
             waiting, until = waiting + epoch.bytes, epoch.position + 1
-            if closes and epoch.ending:
+            if self.closes and epoch.ending:
                 break
-        return self._offset(until)
+        return until
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The segments of a range of positions, spread over the tasks, and the newest watermark."""
@@ -110,7 +138,7 @@ class FeedReader(DataSourceStreamReader):
         """The event time of the punctuation row: the query subtracts the delay again."""
         if not epochs or not self.options.get("event_time"):
             return None
-        if self.options["closes"] == "true" and epochs[-1].ending:
+        if self.closes and epochs[-1].ending:
             return END_OF_TIME
         watermark = epochs[-1].watermark
         return None if watermark is None else watermark + int(self.options["delay_us"])

@@ -9,15 +9,19 @@ internal to Spark 4; `tests/e2e/test_epoch_host.py` fails when one of them chang
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.model.schema import Schema
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
 OFFSET = 2  # the position of the user's text in what is parsed
 _BATCH_ROWS, _BATCH_BYTES = 1 << 20, 64 << 20
+_LATE = "numRowsDroppedByWatermark"
 
 
 def parse_query(spark: SparkSession, sql: str) -> Any:
@@ -64,6 +68,15 @@ def refuse_streaming(frame: DataFrame, mode: str) -> None:
     wanted = modes.Update() if mode == "update" else modes.Append()
     checker = _module(jvm, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
     checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), wanted)
+
+
+def late_rows(query: StreamingQuery) -> int:
+    """How many rows the stateful operators of a streaming query dropped as late in its newest batch, from the metrics
+    of the plan. Right inside foreachBatch, when the rows of the batch were read."""
+    inner: Any = query
+    execution: Any = inner._jsq.streamingQuery().lastExecution()
+    found = (node.metrics().get(_LATE) for node in walk_tree(execution.executedPlan()))
+    return sum(int(metric.get().value()) for metric in found if metric.isDefined())
 
 
 def fetch(frame: DataFrame, output: Schema) -> pa.Table:

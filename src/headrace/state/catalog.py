@@ -112,6 +112,11 @@ class Catalog:
         wanted = name.lower()
         return (p for p in self.pipelines.values() if wanted in (s.lower() for s in p.definition.streams))
 
+    def is_dedicated(self, instance: int) -> bool:
+        """True if an instance is declared and has a query of its own."""
+        found = (p.definition for p in self.pipelines.values() if p.definition.instance == instance)
+        return any(d.program.dedicated is not None for d in found)
+
     def running(self, stream: str) -> tuple[PipelineDef, ...]:
         """The pipelines of a stream that should run, in the order of their instances. Of one on the dedicated host it
         is the part that the stream runs."""

@@ -25,10 +25,11 @@ from headrace.errors import HeadraceError
 from headrace.model.program import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
-from headrace.state.checkpoint import checkpoint_id
+from headrace.state.checkpoint import CHECKPOINT, checkpoint_id
 from headrace.state.dedicated_state import BEGIN, Begin, dedicated_home, newest_turn
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Progress, read_progress, write_progress
+from headrace.state.spark_log import feeds_closed, newest_commit
 from headrace.stream.host import OnEnd, Query
 from headrace.stream.supervisor import QuerySupervisor
 
@@ -143,15 +144,17 @@ class DedicatedRuntime:
         """Where each feed is read up to, as far as Spark has logged it as done."""
         return {stream: log.position_of(self.consumer) or 0 for stream, log in self.feeds().items()}
 
+    def _closed(self) -> bool:
+        """True if this turn has read the end of all of its inputs, and has run once more since: its windows are closed
+        and its watermark is at the end of time."""
+        checkpoint = self.directory / CHECKPOINT
+        newest = newest_commit(checkpoint)
+        return newest >= 0 and feeds_closed(checkpoint, newest)
+
     def _ended(self) -> bool:
-        """True if this turn has read the end of all of its inputs: its watermark is at the end of time."""
-        query = self.pipeline.program.dedicated
-        if query is None or query.mode != "append" or not any(given.event_time for given in query.inputs):
-            return False
-        begin, at = stored(Begin, self.directory / BEGIN), self._positions()
-        if begin is None or any(at[stream] <= begin.positions.get(stream, 0) for stream in at):
-            return False
-        return all(log.epoch(at[stream] - 1).ending for stream, log in self.feeds().items())
+        """True if this turn is over. What a sink still owes belongs to it; the first batch after a start delivers
+        that."""
+        return self._closed() and not self.progress.debts
 
     def _next_turn(self) -> None:
         """Begin without state after the end of the input, if there is more input. Only while no query runs."""
@@ -233,8 +236,15 @@ class DedicatedRuntime:
         return False
 
     def _reached(self, ends: dict[str, int]) -> bool:
-        read = self.committer.read()
-        return all(end == 0 or read.get(stream, 0) >= end for stream, end in ends.items())
+        """True if these positions are read, and windows are closed if they are the end of all inputs."""
+        begin = stored(Begin, self.directory / BEGIN) or Begin({})
+        read = begin.positions | self.committer.read()
+        if any(read.get(stream, 0) < end for stream, end in ends.items()):
+            return False
+        query, newest = self.pipeline.program.dedicated, [log.newest() for log in self.feeds().values()]
+        over = all(epoch is not None and epoch.ending for epoch in newest)
+        begun = all(end <= begin.positions.get(stream, 0) for stream, end in ends.items())
+        return query is None or not query.closes or not over or begun or self._closed()
 
     def redefine(self, pipeline: PipelineDef) -> None:
         """Take the definition as it is now: other sinks may be attached. Its query and its state are the same."""

@@ -19,12 +19,14 @@ from headrace.state.state_dir import stream_directory
 @dataclass(frozen=True, slots=True)
 class DedicatedCounts:
     """`rows_out` rows are in the first sink. `waiting` rows are in feeds and not in the sinks, and `dropped` rows found
-    no room in a feed. `skipped` rows were not read because the pipeline lost its state."""
+    no room in a feed. `skipped` rows were not read because the pipeline lost its state. `late` rows came to an operator
+    of the query when its watermark had passed them, as Spark counts them."""
 
     rows_out: int = 0
     waiting: int = 0
     dropped: int = 0
     skipped: int = 0
+    late: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +55,5 @@ def dedicated_counts(pipeline: PipelineDef, state_directory: Path) -> DedicatedC
     except HeadraceError:
         return DedicatedCounts()
     counted = progress.pipelines.get(str(pipeline.instance), PipelineProgress())
-    return DedicatedCounts(counted.rows_out, waiting, dropped, 0 if begin is None else begin.skipped)
+    skipped = 0 if begin is None else begin.skipped
+    return DedicatedCounts(counted.rows_out, waiting, dropped, skipped, counted.late)

@@ -140,13 +140,13 @@ class StreamRuntime:
         self._query.watch.plan_published()
         return self._publisher.publish(self.stream, pipelines, exits, ending=ending, cancelled=cancelled)
 
-    def end(self, pipelines: tuple[PipelineDef, ...]) -> int:
+    def end(self, pipelines: tuple[PipelineDef, ...], again: bool = False) -> int:
         """The version of a plan that closes every window in its first epoch. Publishes one, unless the current plan is
-        such a plan and no row came since."""
+        such a plan and no row came since; with `again` always."""
         current = self.plans.current()
         plan = self.plans.load(current) if current else None
         fed = self._history.fed_since_end(current)
-        if plan is not None and plan.ending and plan.pipelines == pipelines and not fed:
+        if not again and plan is not None and plan.ending and plan.pipelines == pipelines and not fed:
             return current
         return self.publish(pipelines, ending=self._query.settings.close_at_end)
 
