@@ -24,8 +24,8 @@ import pytest
 from headrace.state.progress import read_applied
 from tests.e2e.support import put, until
 
-# Each run starts Spark again. The short versions run in process (`tests/shared/test_chains.py`), or are part of the
-# test of all hosts in `tests/e2e/test_kill.py`.
+# Some start Spark again and again, others run many streaming queries. There is a short version of each: in process
+# (`tests/shared/test_chains.py`), in the test of all hosts (`tests/e2e/test_kill.py`), or beside it.
 LONG = pytest.mark.skipif("HEADRACE_LONG" not in os.environ, reason="takes minutes: make soak-hosts")
 # Every fault point of src/headrace.
 POINTS = (
@@ -137,7 +137,7 @@ class Case:
             start_new_session=True,
         )
 
-    def run(self, fault: str | None = None, seconds: float = 180) -> int:
+    def run(self, fault: str | None = None, seconds: float = 600) -> int:
         """The exit code of a run; -9 when it was killed. Nothing of it is left when this returns."""
         return self._ended(self.start(fault), seconds)
 
@@ -149,13 +149,13 @@ class Case:
             time.sleep(0.01)
         if child.poll() is None:
             os.kill(child.pid, how)
-        return self._ended(child, 180)
+        return self._ended(child, 400)
 
     def run_and_terminate_in_epoch(self, epoch: int) -> str:
         """A run that gets SIGTERM when it has planned `epoch` or a later one. Returns its standard error."""
         child = self._start_and_wait_for(epoch)
         os.kill(child.pid, signal.SIGTERM)
-        self._ended(child, 120)
+        self._ended(child, 400)
         return self.said
 
     def run_and_kill_in_epoch(self, epoch: int, seconds: float) -> None:
@@ -163,12 +163,12 @@ class Case:
         child = self._start_and_wait_for(epoch)
         time.sleep(seconds)
         os.kill(child.pid, signal.SIGKILL)
-        self._ended(child, 180)
+        self._ended(child, 400)
 
     def _start_and_wait_for(self, epoch: int) -> subprocess.Popen[str]:
         child = self.start()
         applied = self.root / "state" / "streams" / "s"
-        until(lambda: child.poll() is not None or planned(applied) >= epoch, f"epoch {epoch} is planned")
+        until(lambda: child.poll() is not None or planned(applied) >= epoch, f"epoch {epoch} is planned", 400)
         return child
 
     def _ended(self, child: subprocess.Popen[str], seconds: float) -> int:
@@ -180,7 +180,7 @@ class Case:
             child.communicate()
             raise
         self.said = errors
-        until(lambda: not session_of(child.pid), f"the processes of run {child.pid} are gone", 40)
+        until(lambda: not session_of(child.pid), f"the processes of run {child.pid} are gone", 120)
         assert child.returncode in (0, -signal.SIGKILL), errors
         return child.returncode
 

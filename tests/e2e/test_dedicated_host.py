@@ -20,6 +20,7 @@ import pytest
 import headrace
 from headrace.errors import HeadraceError
 from tests.e2e.events import COLUMNS, as_json, events
+from tests.e2e.kills import LONG
 from tests.e2e.support import Row, assert_same_rows, last_per_group, put, rows_of
 
 if TYPE_CHECKING:
@@ -154,7 +155,18 @@ QUERIES = {
     "static_left": Query("SELECT e.id, d.weight FROM events e LEFT JOIN dim d ON e.device = d.name", forced=True),
     "explode": Query("SELECT id, w FROM events LATERAL VIEW explode(split(device, ' ')) t AS w", forced=True),
 }  # fmt: skip
-WAVES = [list(QUERIES)[i : i + WAVE] for i in range(0, len(QUERIES), WAVE)]
+# One of each kind. The others take minutes.
+SHORT = [
+    "inner_filtered",
+    "left",
+    "union_all_window",
+    "distinct_of_join",
+    "sketch",
+    "max_of_counts",
+    "nothing_in_windows",
+]
+_REST = [name for name in QUERIES if name not in SHORT]
+WAVES = [SHORT, *(_REST[i : i + WAVE] for i in range(0, len(_REST), WAVE))]
 
 
 def clicks(count: int) -> list[dict[str, Any]]:
@@ -221,7 +233,7 @@ def test_enough_queries_are_tried() -> None:
     assert len(QUERIES) >= 40
 
 
-@pytest.mark.parametrize("wave", range(len(WAVES)))
+@pytest.mark.parametrize("wave", [0, *(pytest.param(wave, marks=LONG) for wave in range(1, len(WAVES)))])
 def test_every_query_gives_the_rows_of_spark_batch(
     wave: int, session: SparkSession, inputs: Path, tmp_path: Path
 ) -> None:

@@ -3,21 +3,29 @@ one is handled as its option says, and nothing is left behind."""
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import headrace
 from headrace.errors import HeadraceError
+from headrace.sinks.feed_log import FeedLog, feed_directory
+from headrace.spark.dedicated_committer import DedicatedCommitter
+from headrace.state.checkpoint import CHECKPOINT
+from headrace.state.dedicated_state import dedicated_home
 from headrace.state.restore import restore
+from headrace.state.spark_log import newest_commit
+from tests.e2e.kills import LONG
 from tests.e2e.support import put, rows_of, until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from headrace.hub.hub import Hub
 
@@ -44,12 +52,8 @@ class Streams:
         """One row per second. Waits until the stream has read them."""
         self.files += 1
         before = hub.streams[stream].status().rows
-        lines = [
-            f'{{"id": {s}, "k": "k{s % 3}{"x" * pad}", "ts": "{(START + timedelta(seconds=s)).isoformat()}"}}'
-            for s in seconds
-        ]
-        put(self.base / stream / f"{self.files:06}.json", lines)
-        until(lambda: hub.streams[stream].status().rows >= before + len(lines), "the rows are read", 300)
+        put(self.base / stream / f"{self.files:06}.json", lines(seconds, pad))
+        until(lambda: hub.streams[stream].status().rows >= before + len(seconds), "the rows are read", 300)
 
     def left(self) -> list[str]:
         """What is on disk of feeds and dedicated queries."""
@@ -64,6 +68,14 @@ def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     yield Streams(tmp_path, session)
+
+
+def lines(seconds: range, pad: int = 0) -> list[str]:
+    """One row for each second."""
+    return [
+        f'{{"id": {s}, "k": "k{s % 3}{"x" * pad}", "ts": "{(START + timedelta(seconds=s)).isoformat()}"}}'
+        for s in seconds
+    ]
 
 
 def found(hub: Hub, name: str) -> list[tuple[object, ...]]:
@@ -95,6 +107,18 @@ def test_stop_start_failure_drop_and_a_filter_that_passes_nothing(streams: Strea
         with pytest.raises(HeadraceError) as caught:
             hub.sql("DROP STREAM b")
         assert caught.value.code == "IN_USE"
+        # what EXPLAIN prints is there: a feed for each stream, and a streaming query
+        (answer,) = hub.sql("EXPLAIN JSON PIPELINE j")
+        operators = [o["operator"] for o in json.loads(answer.text)["physical"]]
+        assert (operators.count("PhysicalFeed"), operators.count("PhysicalDedicatedQuery")) == (2, 1)
+        definition = hub.record("j").definition
+        directories = [streams.base / "state" / "streams" / s for s in "ab"]
+        assert all(FeedLog(feed_directory(d, definition.instance)).end() > 0 for d in directories)
+        assert newest_commit(dedicated_home(directories[0], definition) / "0" / CHECKPOINT) >= 0
+        # a row that is late for both windows is counted
+        streams.give(hub, "a", range(2, 3))
+        hub.streams["a"].sync(300)
+        assert [hub.pipelines[name].status().late for name in ("w", "few", "j")] == [1, 1, 0]
         # a stop that keeps the windows, and one that drops the state
         hub.sql("STOP PIPELINE w; STOP PIPELINE few NOW")
         assert hub.pipelines["w"].status().state == "stopped"
@@ -117,7 +141,45 @@ def test_stop_start_failure_drop_and_a_filter_that_passes_nothing(streams: Strea
         assert streams.left() == []
 
 
-@pytest.mark.parametrize("strategy", ["drop", "pause", "spill"])
+def test_a_query_that_is_restarted_while_it_reads_the_end_closes_all_windows(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = DedicatedCommitter.commit
+    restarted: list[int] = []
+    with headrace.connect(streams.base / "state", spark=streams.session) as hub:
+        hub.sql(streams.script())
+        put(
+            streams.base / "a" / "0.json", [f'{{"id": {s}, "ts": "{START + timedelta(seconds=s)}"}}' for s in range(45)]
+        )
+        hub.sql(f"CREATE PIPELINE w INTO m WITH (host = 'dedicated') AS {WINDOWS.format(where='')}")
+        definition = hub.record("w").definition
+        feed = FeedLog(feed_directory(streams.base / "state" / "streams" / "a", definition.instance))
+
+        def restarting(self: DedicatedCommitter, rows: DataFrame, batch: int, *rest: Any) -> None:
+            """Stop the query when it has committed the end, twice: once before its windows are closed."""
+            commit(self, rows, batch, *rest)
+            if len(restarted) < 2 and feed.epoch(self.read()["a"] - 1).ending:
+                restarted.append(batch)
+                (query,) = rows.sparkSession.streams.active
+                threading.Thread(target=query.stop).start()
+
+        monkeypatch.setattr(DedicatedCommitter, "commit", restarting)
+        assert hub.wait_until_end(600)
+        assert hub.pipelines["w"].status().state == "finished"
+        begin = int(START.timestamp())
+        assert found(hub, "w") == [(begin + s, 10) for s in (0, 10, 20, 30)] + [(begin + 40, 5)]
+        assert len(restarted) == 2
+        # more input after the end is read by the next turn
+        put(
+            streams.base / "a" / "1.json",
+            [f'{{"id": {s}, "ts": "{START + timedelta(seconds=s)}"}}' for s in range(50, 52)],
+        )
+        hub.sql("START PIPELINE w")
+        assert hub.wait_until_end(600)
+        assert found(hub, "w")[-1] == (begin + 50, 2)
+
+
+@pytest.mark.parametrize("strategy", ["drop", pytest.param("pause", marks=LONG), pytest.param("spill", marks=LONG)])
 def test_a_slow_query_is_handled_as_its_option_says(streams: Streams, strategy: str) -> None:
     gate = streams.base / "gate"
     gate.touch()
@@ -160,6 +222,7 @@ def test_a_slow_query_is_handled_as_its_option_says(streams: Streams, strategy: 
         assert status.waiting_rows == 0 and hub.streams["a"].status().paused_by == []
 
 
+@LONG
 def test_a_savepoint_of_a_join_restores_to_one_consistent_state(streams: Streams) -> None:
     query = "SELECT a.id, b.k FROM a JOIN b ON a.id = b.id"
     out = streams.base / "out"

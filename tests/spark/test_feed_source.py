@@ -1,4 +1,4 @@
-"""The offsets of a query that reads a feed: a batch of its own closes what is open at the end, whenever it is killed."""
+"""The offsets of a query that reads a feed: a batch of its own closes what is open at the end, whenever it dies."""
 
 from __future__ import annotations
 
@@ -184,8 +184,8 @@ def test_a_partition_names_its_segments(tmp_path: Path) -> None:
     for _ in range(5):
         feed.add()
     reader = feed.reader()
-    found = [p for p in reader.partitions(reader.initialOffset(), reader.latestOffset(reader.initialOffset(), LIMIT))]
-    parts = [p for p in found if isinstance(p, FeedPartition)]
+    start = reader.initialOffset()
+    parts = [p for p in reader.partitions(start, reader.latestOffset(start, LIMIT)) if isinstance(p, FeedPartition)]
     assert sorted(len(p.segments) for p in parts) == [0, 2, 3], "two tasks have rows, a third has the punctuation"
     rows = [b for p in parts for b in read_segments(feed.log.segments, p.segments)]
     assert sum(b.num_rows for b in rows) == 5

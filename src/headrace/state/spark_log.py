@@ -82,8 +82,9 @@ def _entries(directory: Path) -> list[int]:
 
 
 def _whole(path: Path, lines: int) -> bool:
-    """True if an entry has a version line and then only lines of JSON, or marks of sources without an offset. Also deletes its checksum file: a power loss may
-    have damaged that one instead, and Spark would then refuse a good entry."""
+    """True if an entry has a version line and then only lines of JSON, or marks of sources without an offset. Also
+    deletes its checksum file: a power loss may have damaged that one instead, and Spark would then refuse a good
+    entry."""
     try:
         found = path.read_text().splitlines()
         for line in found[1:]:
