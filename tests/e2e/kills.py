@@ -26,7 +26,9 @@ from tests.e2e.support import put, until
 
 # Some start Spark again and again, others run many streaming queries. There is a short version of each: in process
 # (`tests/shared/test_chains.py`), in the test of all hosts (`tests/e2e/test_kill.py`), or beside it.
-LONG = pytest.mark.skipif("HEADRACE_LONG" not in os.environ, reason="takes minutes: make soak-hosts")
+LONG = pytest.mark.skipif(
+    "HEADRACE_LONG" not in os.environ, reason="takes minutes: make soak-hosts or make test-dedicated"
+)
 # Every fault point of src/headrace.
 POINTS = (
     "after-offset-log",

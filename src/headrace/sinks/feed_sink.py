@@ -294,7 +294,8 @@ class FeedSink:
         )
         waiting = log.backlog().bytes if segments and self._settings.strategy == "drop" else 0
         if waiting and waiting + made.bytes > self._settings.most:  # an empty feed takes an epoch of any size
-            return replace(made, segments=(), dropped=made.rows, dropped_so_far=dropped + made.rows)
+            so_far = dropped + made.rows
+            return replace(made, segments=(), dropped=made.rows, dropped_bytes=made.bytes, dropped_so_far=so_far)
         return made
 
     def _prepare(self, key: SinkKey, log: FeedLog) -> None:
