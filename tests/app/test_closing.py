@@ -59,6 +59,10 @@ def run(place: Path, text: str, capsys: pytest.CaptureFixture[str]) -> list[str]
     return capsys.readouterr().err.splitlines()
 
 
+def warnings_in(lines: list[str]) -> list[str]:
+    return [line for line in lines if "warning" in line.lower()]
+
+
 def test_a_timestamp_format_that_fits_no_row_is_reported_with_a_warning(
     tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,8 +70,26 @@ def test_a_timestamp_format_that_fits_no_row_is_reported_with_a_warning(
     lines = run(tmp_path, script(tmp_path), capsys)
     assert "stream s 1.0k rows in, 1,000 rejected, bad: bad_timestamp 1,000" in lines
     assert "p (finished) 0 rows out" in lines
-    assert [line for line in lines if line.startswith("warning: stream s rejected 1,000 of 1,000 rows")]
-    assert [line for line in lines if line.startswith("WARNING: stream s rejected 1,000 of 1,000 rows")]
+    (warning,) = warnings_in(lines)
+    assert warning.startswith("WARNING: stream s rejected 1,000 of 1,000 rows (bad_timestamp 1,000): ")
+    assert warning.endswith("on_error = 'dead_letter' keeps such records so that you can inspect them")
+
+
+def test_a_warning_is_printed_once_in_a_run_and_names_the_dead_letter_sink_that_is_set(
+    tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several epochs, with a status line after each."""
+    monkeypatch.setattr("headrace.app.view.displays.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.app.run.LIVE_SECONDS", 0.0)
+    for number in range(4):
+        put(tmp_path / "in" / f"{number}.json", ['{"n": 1, "ts": "2026-11-16T12:00:00Z"}', "{"] * 50)
+    kept = {"on_error": "dead_letter", "dead_letter_sink": "bad", "max_epoch_bytes": "3000"}
+    text = "CREATE SINK bad WITH (type = 'jsonl', path = '" + str(tmp_path / "bad") + "');"
+    lines = run(tmp_path, text + script(tmp_path, **kept), capsys)
+    (warning,) = warnings_in(lines)
+    assert warning.startswith("WARNING: stream s rejected ")
+    assert warning.endswith("; sink bad has the records")
+    assert [line for line in lines if line.startswith("s: ")]  # status lines were printed too
 
 
 @pytest.mark.parametrize(
@@ -80,7 +102,8 @@ def test_a_format_that_fits_no_value_of_another_column_is_reported_with_a_warnin
     lines = run(tmp_path, script(tmp_path, "n BIGINT, ts TIMESTAMP", on_error=policy), capsys)
     assert "stream s 100 rows in, bad: bad_timestamp 100" in lines
     assert f"p (finished) {said}" in lines
-    assert [line for line in lines if line.startswith("warning: pipeline p found bad values in 100 of 100 rows")]
+    (warning,) = warnings_in(lines)
+    assert warning.startswith("WARNING: pipeline p found bad values in 100 of 100 rows")
 
 
 def test_a_run_that_lost_nothing_prints_no_losses(
@@ -96,7 +119,8 @@ def test_a_skipped_file_is_named_at_the_end(tmp_path: Path, mini: Mini, capsys: 
     bad = put(tmp_path / "in" / "1.csv", ["other", "2"])
     lines = run(tmp_path, script(tmp_path, format="csv", header="true", on_bad_file="skip"), capsys)
     assert "stream s 1 rows in, 1 files left out" in lines
-    assert [line for line in lines if line.startswith(f"warning: stream s left out {bad}: [HEADER_MISMATCH]")]
+    (warning,) = warnings_in(lines)
+    assert warning.startswith(f"WARNING: stream s left out {bad}: [HEADER_MISMATCH]")
 
 
 def test_every_record_counts_as_a_row_however_it_is_rejected(tmp_path: Path, mini: Mini) -> None:
@@ -142,8 +166,8 @@ def test_a_run_warns_if_the_event_time_is_misspelt(
     put(tmp_path / "in" / "0.json", [json.dumps({"n": i, "time": "2026-11-16T12:00:00Z"}) for i in range(20)])
     lines = run(tmp_path, script(tmp_path), capsys)
     assert "stream s 20 rows in, bad: null_event_time 20" in lines
-    for word in ("warning", "WARNING"):
-        assert [line for line in lines if line.startswith(f"{word}: stream s has 20 of 20 rows without an event time")]
+    (warning,) = warnings_in(lines)
+    assert warning.startswith("WARNING: stream s has 20 of 20 rows without an event time")
 
 
 def test_broken_records_that_are_rows_are_not_called_rejected(
@@ -153,7 +177,8 @@ def test_broken_records_that_are_rows_are_not_called_rejected(
     lines = run(tmp_path, script(tmp_path, mode="PERMISSIVE"), capsys)
     assert "stream s 3 rows in, 2 broken and NULL, bad: bad_json 1, bad_timestamp 1" in lines
     assert "p (finished) 3 rows out" in lines
-    assert [line for line in lines if line.startswith("warning: stream s has NULLs for 2 of 3 rows")]
+    (warning,) = warnings_in(lines)
+    assert warning.startswith("WARNING: stream s has NULLs for 2 of 3 rows")
 
 
 def test_each_change_from_good_to_bad_rows_logs_a_warning(

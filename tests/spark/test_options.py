@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import socket
+import struct
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +23,7 @@ from headrace.hub.launcher import SparkLauncher
 from headrace.model.program import Meaning
 from headrace.model.spark_options import SparkOptions, read_conf
 from headrace.spark.reachable import _QUESTION, registration_limited, require_reachable
-from headrace.spark.session import _last_words, _not_started, _session_settings
+from headrace.spark.session import _heap_mb, _last_words, _machine_memory, _not_started, _session_settings
 
 
 def test_settings_packages_and_the_page_reach_the_session(tmp_path: Path) -> None:
@@ -34,6 +41,12 @@ def test_settings_packages_and_the_page_reach_the_session(tmp_path: Path) -> Non
     assert java[-1] == "-Dx=1"
     assert f"-Dheadrace.spark.log={tmp_path / 'spark.log'}" in java
     assert _session_settings("local[1]", None, Meaning(), [], {})["spark.ui.enabled"] == "false"
+
+
+def test_the_heap_follows_the_memory_of_the_machine(spark_of_the_run: SparkSession) -> None:
+    assert int(os.environ["SPARK_DRIVER_MEMORY"].removesuffix("m")) == _heap_mb(_machine_memory())
+    heap = spark_of_the_run.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20
+    assert heap == pytest.approx(_heap_mb(_machine_memory()), rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +96,62 @@ def test_a_master_that_takes_connections_and_stays_silent_is_told_before_a_jvm_i
         assert f"127.0.0.1:{port}: it takes connections, but does not answer" in refused.value.message
 
 
+@contextmanager
+def answering(answer: bytes, then_tls: bytes = b"") -> Iterator[int]:
+    """A server that reads a question, answers with these bytes, and closes the connection: the port. A question in TLS
+    gets the other answer."""
+
+    def serve() -> None:
+        while True:
+            try:
+                connection = server.accept()[0]
+            except OSError:
+                return
+            with connection:
+                asked = connection.recv(1000)
+                connection.sendall(then_tls if asked[:1] == b"\x16" else answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+NOT_FOUND = struct.pack(">qB", 25, 8) + b"and more"  # how Spark's answer to the question begins
+
+
 def test_one_of_several_masters_is_enough() -> None:
-    """The one that is there closes the connection, as a master with encryption does."""
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as free:
+    with answering(NOT_FOUND) as port, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        closing = threading.Thread(target=lambda: server.accept()[0].close())
-        closing.start()
-        require_reachable(f"spark://127.0.0.1:{free.getsockname()[1]},127.0.0.1:{server.getsockname()[1]}")
-        closing.join()
+        require_reachable(f"spark://127.0.0.1:{free.getsockname()[1]},127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"-ERR\r\n"], ids=repr)
+def test_a_server_that_is_no_master_is_told_at_once_without_a_jvm(answer: bytes) -> None:
+    with answering(answer) as port, pytest.raises(SparkNotStarted) as refused:
+        require_reachable(f"spark://127.0.0.1:{port}", limit=60)
+    assert f"127.0.0.1:{port}: it takes connections, but does not answer as a Spark master" in refused.value.message
+
+
+def test_a_master_that_wants_tls_is_left_to_spark() -> None:
+    handshake_failure = bytes.fromhex("15030300020228")  # an alert
+    with answering(b"", then_tls=handshake_failure) as port:
+        require_reachable(f"spark://127.0.0.1:{port}", limit=60)
+
+
+def test_the_command_line_asks_the_master_before_it_loads_the_planner(tmp_path: Path) -> None:
+    """At load 20, loading took longer than the question. `-X importtime` lists what was loaded, in order."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
+        told = subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "headrace.app.cli", "run", "missing.sql", "--master", master],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+    assert told.returncode == 2
+    assert "[SPARK_NOT_STARTED]" in told.stderr and master in told.stderr
+    assert not re.findall(r"\| +(pyspark|pyarrow|sqlglot|numba)$", told.stderr, re.MULTILINE)
 
 
 @pytest.mark.spark

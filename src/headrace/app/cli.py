@@ -77,12 +77,13 @@ def run(
     quits at once. To continue where it stopped, run the same script with the same state directory again.
     """
     with _reported(verbose):
+        spark = _spark_options(master=master, conf=conf, packages=packages, ui=ui, verbose=verbose)
+        _require_reachable(None if check else master)
         from headrace.app.checking import CheckArguments, check_command, read_script
 
         if check:
             raise typer.Exit(check_command(CheckArguments(script, strict=True, verbose=verbose), state_dir, time_zone))
         text = read_script(script)
-        spark = _spark_options(master=master, conf=conf, packages=packages, ui=ui, verbose=verbose)
         from headrace.app.run import RunSettings, run_script
 
         code = run_script(
@@ -128,6 +129,8 @@ def serve(
     Like every hub, it also listens on a Unix socket in its state directory.
     """
     with _reported(verbose):
+        spark = _spark_options(master=master, conf=conf, packages=packages, ui=ui, verbose=verbose)
+        _require_reachable(master)
         from headrace.app.checking import read_script
 
         text = None if script is None else read_script(script)
@@ -140,7 +143,7 @@ def serve(
             text,
             endpoint,
             state_dir=state_dir,
-            spark=_spark_options(master=master, conf=conf, packages=packages, ui=ui, verbose=verbose),
+            spark=spark,
             stop_limit=stop_limit,
             log_format=log_format,
             log_level=getattr(logging, log_level.upper()),
@@ -313,6 +316,7 @@ def demo(
 ) -> None:
     """Watch pipelines share one generated stream. Deletes its files at the end. Ctrl-C ends it early."""
     with _reported(verbose):
+        _require_reachable(master)
         from headrace.app.demo.show import show
 
         show(duration, verbose=verbose, master=master)
@@ -374,6 +378,14 @@ def _spark_options(
     return SparkOptions(
         master=master, conf=read_conf(conf or ()), packages=read_packages(packages or ()), ui=ui, verbose=verbose
     )
+
+
+def _require_reachable(master: str | None) -> None:
+    """Ask the master before anything else is loaded: on a busy machine, loading may take longer than the question."""
+    if master is not None:
+        from headrace.spark.reachable import require_reachable
+
+        require_reachable(master)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from headrace.app.check import CheckedScript, check_script
 from headrace.app.interrupts import STOPPING, Interrupts
 from headrace.app.view.displays import LIVE_SECONDS, Display, LiveDisplay, Say, choose_display, phases_to
 from headrace.app.view.input_progress import InputProgress
-from headrace.app.view.lines import closing_line, pipelines_line, warning_lines
-from headrace.base.logs import PRINTED_BY_RUN, LogFormat, LogOutput, facts, logging_to
+from headrace.app.view.lines import closing_line, pipelines_line
+from headrace.base.logs import PRINTED_BY_RUN, SHOWN_BY_VIEW, LogFormat, LogOutput, facts, logging_to
 from headrace.hub.hub import Hub
 from headrace.hub.questions import QUESTIONS
 from headrace.hub.results import Result
@@ -62,6 +62,8 @@ def run_script(text: str, settings: RunSettings) -> int:
             prints_rows=checked.prints_rows or settings.spark.verbose,
             say=say,
         )
+        if isinstance(display, LiveDisplay):
+            logs.hidden |= SHOWN_BY_VIEW
         with display, phases_to(display):
             run = _ScriptRun(
                 text=text, checked=checked, settings=settings, logs=logs, display=display, interrupts=interrupts
@@ -112,7 +114,7 @@ class _ScriptRun:
             attended(
                 lambda: hub.drain(settings.stop_limit, lambda waited: report_wait(waited, display.say)), self._tick
             )
-            self.closing = closing_lines(hub)
+            self.closing = closing_lines(hub, self._logs.warned)
         finally:
             attended(hub.close, self._tick)
         return failed
@@ -198,12 +200,14 @@ def _discard(text: str) -> None:
     """Print nothing."""
 
 
-def closing_lines(hub: Hub) -> list[str]:
-    """The totals of all streams and pipelines, and their warnings."""
+def closing_lines(hub: Hub, warned: Collection[str] = ()) -> list[str]:
+    """The totals of all streams and pipelines, and the files that were left out after the last epoch. The warnings in
+    `warned`, and those about bad rows, were printed when they became true."""
     streams = [stream.status() for stream in hub.streams.values()]
     pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
     lines = [closing_line(stream) for stream in streams if stream.epoch >= 0]
-    return [*lines, *([pipelines_line(pipelines)] if pipelines else []), *warning_lines(streams, pipelines)]
+    files = [f"WARNING: {text}" for stream in streams for text in stream.left_out if text not in warned]
+    return [*lines, *([pipelines_line(pipelines)] if pipelines else []), *files]
 
 
 def report_wait(waited: Waited, say: Say) -> None:

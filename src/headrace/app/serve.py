@@ -105,5 +105,5 @@ def serve_hub(
         server.startup = "the hub is stopping"
         _log.info("stopping: running epochs have %g s to finish", stop_limit, extra=facts("stopping"))
         attended(lambda: hub.drain(stop_limit, lambda waited: report_wait(waited, say)))
-        for line in closing_lines(hub):
+        for line in closing_lines(hub, logs.warned):
             say(line)

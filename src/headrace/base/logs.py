@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -32,6 +33,8 @@ WAITING_RECORDS = 1000
 PRINTED_BY_RUN = frozenset(
     {"pipeline_failed", "sink_detached", "stream_retrying", "stream_dead", "stream_running", "phase", "spark_ui"}
 )
+# Warnings that the live view shows for as long as they hold.
+SHOWN_BY_VIEW = frozenset({"bad_rows", "file_left_out"})
 # The log files of a state directory, and their contents.
 FILES = {
     FILE: "the hub's epochs, failures and warnings",
@@ -94,14 +97,33 @@ class _PrivateFile(RotatingFileHandler):
         return open(self.baseFilename, self.mode, encoding="utf-8", opener=private_opener)
 
 
-class LogOutput:
-    """The handlers of this process's log lines. Created by `logging_to`."""
+class _ToStandardError(logging.Handler):
+    """Writes to what `sys.stderr` is at that moment: a live view replaces it, and puts the lines above itself."""
 
-    def __init__(self, form: LogFormat) -> None:
-        self.form = form
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except Exception:
+            self.handleError(record)
+
+
+class LogOutput:
+    """The handlers of this process's log lines. Created by `logging_to`. As text, standard error does not get lines
+    with an event in `hidden`. `warned` has the texts of the warnings about bad rows and files so far."""
+
+    def __init__(self, form: LogFormat, hidden: frozenset[str] = frozenset()) -> None:
+        self.form, self.hidden = form, hidden
+        self.warned: set[str] = set()
         self._waiting = MemoryHandler(WAITING_RECORDS, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
         self._file: logging.Handler | None = None
         logging.getLogger("headrace").addHandler(self._waiting)
+
+    def shows(self, record: logging.LogRecord) -> bool:
+        """Whether standard error gets this line."""
+        event = getattr(record, "facts", {}).get("event")
+        if event in SHOWN_BY_VIEW:
+            self.warned.add(record.getMessage())
+        return self.form == "json" or event not in self.hidden
 
     def keep(self, directory: Path) -> None:
         """Also write to the log file of a state directory that this process owns. Lines logged before this call are
@@ -132,16 +154,15 @@ def logging_to(
 ) -> Iterator[LogOutput]:
     """Log to standard error from `level` up. As text, events in `hidden` are not shown there: the command prints them
     itself."""
-    logger, shown = logging.getLogger("headrace"), logging.StreamHandler()
+    logger, shown = logging.getLogger("headrace"), _ToStandardError()
     shown.setFormatter(_formatter(form, timed))
     shown.setLevel(level)
-    if form == "text":
-        shown.addFilter(lambda record: getattr(record, "facts", {}).get("event") not in hidden)
     before = logger.level, logger.propagate
     logger.addHandler(shown)
     logger.setLevel(min(level, logging.INFO))
     logger.propagate = False
-    logs = LogOutput(form)
+    logs = LogOutput(form, hidden)
+    shown.addFilter(logs.shows)
     try:
         yield logs
     finally:

@@ -40,14 +40,16 @@ def _too_many(part: int, rows: int) -> bool:
     return REJECTED_SHARE * rows < part <= rows
 
 
-def stream_warning(name: str, rows: int, rejected: int, nulled: int, bad: Mapping[str, int]) -> str:
-    """The warning for a stream that rejects many of its rows or reads them as NULLs. Empty if it does not."""
+def stream_warning(name: str, rows: int, rejected: int, nulled: int, bad: Mapping[str, int], kept_in: str = "") -> str:
+    """The warning for a stream that rejects many of its rows or reads them as NULLs. Empty if it does not. `kept_in`
+    is its dead letter sink."""
     what, part = ("rejected", rejected) if rejected >= nulled else ("has NULLs for", nulled)
     if not _too_many(part, rows):
         return ""
+    advice = "on_error = 'dead_letter' keeps such records so that you can inspect them"
     return (
         f"stream {name} {what} {part:,} of {rows:,} rows ({_reasons(bad)}): check the declared columns and the "
-        "options of the format; on_error = 'dead_letter' keeps such records so that you can inspect them"
+        f"options of the format; {f'sink {kept_in} has the records' if kept_in else advice}"
     )
 
 
@@ -198,8 +200,8 @@ class StreamStatus(HtmlTable):
     - `rows` counts every record. `rejected` of them reached no pipeline. `nulled` reached pipelines although their
       structure or event time is bad (mode PERMISSIVE).
     - `bad` counts bad records by reason, if they were rejected for all pipelines or concern at least one.
-    - `dead_letters` counts the records in the dead letter sink. `far_future` rows did not move the watermark (option
-      max_future). The gateway dropped `dropped` records under overload.
+    - `dead_letters` counts the records in the dead letter sink, whose name is `dead_letter_sink`. `far_future` rows did
+      not move the watermark (option max_future). The gateway dropped `dropped` records under overload.
     - `skipped_files` counts files that were left out (on_bad_file = 'skip'). `bad_files` lists the newest of them with
       the reason.
     - Rates are averages over the last epochs.
@@ -252,6 +254,7 @@ class StreamStatus(HtmlTable):
     phases: dict[str, float] = field(default_factory=dict)
     barrier: str = ""
     paused_by: list[str] = field(default_factory=list)
+    dead_letter_sink: str = ""
 
     @property
     def columns_decoded(self) -> int:
@@ -286,11 +289,24 @@ class StreamStatus(HtmlTable):
         []
         """
         rejected = stream_warning(
-            name=self.name, rows=self.rows, rejected=self.rejected, nulled=self.nulled, bad=self.bad
+            name=self.name,
+            rows=self.rows,
+            rejected=self.rejected,
+            nulled=self.nulled,
+            bad=self.bad,
+            kept_in=self.dead_letter_sink,
         )
         untimed = untimed_warning(self.name, self.rows, self.bad)
-        files = [f"stream {self.name} left out {path}: {why}" for path, why in self.bad_files.items()]
-        return [*(text for text in (rejected, untimed) if text), *files]
+        return [*(text for text in (rejected, untimed) if text), *self.left_out]
+
+    @property
+    def left_out(self) -> list[str]:
+        """A warning for each of the newest files that were left out.
+
+        >>> hub.streams["sensors"].status().left_out
+        []
+        """
+        return [f"stream {self.name} left out {path}: {why}" for path, why in self.bad_files.items()]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Asks whether a master answers, before Spark does. Spark itself tries a standalone master for a minute, and its error
-names no address."""
+names no address. The question needs no JVM and loads nothing, so the command line asks it before everything else."""
 
 from __future__ import annotations
 
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -40,16 +41,20 @@ def _split(text: str, port: int) -> tuple[str, int]:
 
 def require_reachable(master: str, limit: float = LIMIT_SECONDS) -> None:
     """Return when one address of `master` answers. Raises SparkNotStarted with all of them otherwise."""
-    wanted = addresses(master)
-    question = _QUESTION if _STANDALONE.fullmatch(master) else b""
+    wanted, standalone = addresses(master), _STANDALONE.fullmatch(master) is not None
     deadline = time.monotonic() + limit
     problems: list[str] = []
     for i, (host, port) in enumerate(wanted):
         left = max(1.0, (deadline - time.monotonic()) / (len(wanted) - i))
         try:
             with socket.create_connection((host, port), timeout=left) as connection:
-                if not question or _answers(connection, question, left):
-                    return
+                answer = _answer(connection, left) if standalone else None
+            if not standalone or _ANSWER.match(answer or b""):
+                return
+            if answer is not None:  # a master that wants TLS closes the connection
+                with socket.create_connection((host, port), timeout=left) as connection:
+                    if _speaks_tls(connection):
+                        return
             problems.append(f"{host}:{port}: it takes connections, but does not answer as a Spark master")
         except OSError as problem:
             why = "no answer" if isinstance(problem, TimeoutError) else problem.strerror or str(problem)
@@ -64,18 +69,40 @@ _NAME = b"/files/headrace"
 _QUESTION = struct.pack(">qBi", 8 + 1 + 4 + len(_NAME), 6, len(_NAME)) + _NAME
 
 
-def _answers(connection: socket.socket, question: bytes, limit: float) -> bool:
-    """False if the other side stays silent. What it says does not matter: a master with encryption closes the
-    connection, and Spark itself then says what is wrong."""
-    connection.settimeout(limit)
-    connection.sendall(question)
+# How an answer begins: its length, and the type of a message. Lengths are below 16 MB, types are small numbers.
+_ANSWER = re.compile(rb"\x00{5}...[\x00-\x1f]", re.DOTALL)
+
+
+def _answer(connection: socket.socket, limit: float) -> bytes | None:
+    """The first bytes that the other side answers. Empty if it closes the connection, None if it stays silent."""
+    deadline, said = time.monotonic() + limit, b""
     try:
-        connection.recv(1)
+        connection.sendall(_QUESTION)
+        while len(said) < 9:
+            connection.settimeout(max(0.1, deadline - time.monotonic()))
+            part = connection.recv(9 - len(said))
+            if not part:
+                break
+            said += part
     except TimeoutError:
-        return False
+        return said or None
     except ConnectionError:
         pass
-    return True
+    return said
+
+
+def _speaks_tls(connection: socket.socket) -> bool:
+    """Whether the other side speaks TLS (spark.ssl.rpc.enabled). Whether it is a master is then up to Spark."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent that anyone may not see
+    try:
+        with context.wrap_socket(connection):
+            return True
+    except ssl.SSLError as problem:
+        # It refused us in the words of TLS, for example because it wants a certificate.
+        return "ALERT" in (problem.reason or "")
+    except ConnectionError:
+        return False
 
 
 def unreachable(master: str, why: str) -> SparkNotStarted:

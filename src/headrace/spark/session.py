@@ -41,6 +41,10 @@ _TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 # compiler the JVM took 20 instead of 34 s of CPU from its start to the first result, cold, on two cores.
 FAST_START = "-XX:TieredStopAtLevel=1"
 
+# The JVM's heap, unless the user sets one. With Spark's default of 1 GB, 110 pipelines on the epoch host ran out of it,
+# and Spark ends the whole JVM then.
+_HEAP_MB = 2048
+
 # What a stream's query needs, also in a session of the user. These are runtime settings, so queries may differ in them.
 QUERY_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
@@ -204,6 +208,21 @@ def _set_environment(master: str, java_home: Path) -> None:
     # Workers always run this Python. Another may lack our packages, and Spark would only say "failed to connect back".
     os.environ["PYSPARK_PYTHON"] = worker_python() if master.startswith("local") else sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Settings of the user win: Spark reads this variable last.
+    os.environ.setdefault("SPARK_DRIVER_MEMORY", f"{_heap_mb(_machine_memory())}m")
+
+
+def _heap_mb(memory: int) -> int:
+    """Megabytes of heap on a machine with this many bytes: Spark's default of 1 GB if it is small.
+
+    >>> _heap_mb(2 << 30), _heap_mb(6 << 30), _heap_mb(64 << 30)
+    (1024, 1536, 2048)
+    """
+    return max(1024, min(_HEAP_MB, memory // 4 >> 20))
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _session_settings(
@@ -229,6 +248,9 @@ def _session_settings(
     }
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # What every aggregation, sort and join of a task begins with. Spark would choose 16 or 32 MB with few cores.
+        # Joins of 600 rows took 12 % less CPU with this size, and a third fewer collections.
+        settings["spark.buffer.pageSize"] = "2m"
     if log is not None:
         java = [*java, f"-Dlog4j2.configurationFile={Path(__file__).with_name('spark_log.properties')}"]
         java = [*java, f"-Dheadrace.spark.log={log.absolute()}"]

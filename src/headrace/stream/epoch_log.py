@@ -63,7 +63,12 @@ class EpochLog:
         milliseconds of the epoch."""
         progress, name = summary.progress, self._stream.name
         rejecting = stream_warning(
-            name, rows=progress.rows, rejected=progress.rejected, nulled=progress.nulled, bad=progress.bad
+            name,
+            rows=progress.rows,
+            rejected=progress.rejected,
+            nulled=progress.nulled,
+            bad=progress.bad,
+            kept_in="" if self._stream.dead_letters is None else self._stream.dead_letters.name,
         )
         self._warn("", rejecting)
         self._warn("untimed", untimed_warning(name, progress.rows, progress.bad))
@@ -117,7 +122,7 @@ class EpochLog:
         if ill and not self._ill:
             _log.warning(
                 "stream %s found %s of its newest %s rows bad: has the input changed?",
-                self._stream.name, f"{lost:,}", f"{newest:,}", extra=facts("bad_rows", stream=self._stream.name),
+                self._stream.name, f"{lost:,}", f"{newest:,}", extra=facts("newly_bad_rows", stream=self._stream.name),
             )  # fmt: skip
         self._ill = ill if newest else self._ill
 

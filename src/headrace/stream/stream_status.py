@@ -89,6 +89,7 @@ class StoredStream:
             bytes=progress.bytes,
             bad=dict(progress.bad),
             dead_letters=progress.dead_letters,
+            dead_letter_sink="" if self.stream.dead_letters is None else self.stream.dead_letters.name,
             watermark=to_datetime(progress.watermark),
             far_future=progress.future,
             lag_bytes=query.backlog,

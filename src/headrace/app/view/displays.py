@@ -22,7 +22,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from headrace.app.view.input_progress import InputProgress
-from headrace.app.view.lines import status_lines
+from headrace.app.view.lines import count_lines
 from headrace.app.view.live import draw
 from headrace.model.status import PipelineStatus, StreamStatus
 
@@ -96,7 +96,7 @@ class SilentDisplay:
 
 
 class LineDisplay(SilentDisplay):
-    """Prints a line per phase, and the status every ten seconds if it changed."""
+    """Prints a line per phase, and the counts every ten seconds if they changed. Warnings come from the log, once."""
 
     def __init__(self, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(say)
@@ -117,7 +117,7 @@ class LineDisplay(SilentDisplay):
         if now < self._next or seen == self._shown:
             return
         self._next, self._shown = now + LINE_SECONDS, seen
-        for line in status_lines(streams, pipelines):
+        for line in count_lines(streams, pipelines):
             self.say(line)
         if progress is not None and progress.known:
             self.say(f"  {progress.words()}")

@@ -49,6 +49,11 @@ def warning_lines(streams: Sequence[StreamStatus], pipelines: Sequence[PipelineS
     return [f"warning: {warning}" for warnings in found for warning in warnings]
 
 
+def count_lines(streams: Sequence[StreamStatus], pipelines: Sequence[PipelineStatus]) -> list[str]:
+    """A line per stream, and one for all pipelines."""
+    return [*map(stream_line, streams), f"  {pipelines_line(pipelines)}"]
+
+
 def status_lines(streams: Sequence[StreamStatus], pipelines: Sequence[PipelineStatus]) -> list[str]:
     """A line per stream, one for all pipelines, and the warnings."""
-    return [*map(stream_line, streams), f"  {pipelines_line(pipelines)}", *warning_lines(streams, pipelines)]
+    return [*count_lines(streams, pipelines), *warning_lines(streams, pipelines)]
