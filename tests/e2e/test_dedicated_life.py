@@ -141,42 +141,51 @@ def test_stop_start_failure_drop_and_a_filter_that_passes_nothing(streams: Strea
         assert streams.left() == []
 
 
-def test_a_query_that_is_restarted_while_it_reads_the_end_closes_all_windows(
+def test_a_query_that_dies_while_it_reads_the_end_closes_all_windows(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = DedicatedCommitter.commit
-    restarted: list[str] = []
+    commit, states, out = DedicatedCommitter.commit, list[str](), streams.base / "out"
+    put(streams.base / "a" / "0.json", lines(range(45)))
     with headrace.connect(streams.base / "state", spark=streams.session) as hub:
-        hub.sql(streams.script())
-        put(
-            streams.base / "a" / "0.json", [f'{{"id": {s}, "ts": "{START + timedelta(seconds=s)}"}}' for s in range(45)]
-        )
-        hub.sql(f"CREATE PIPELINE w INTO m WITH (host = 'dedicated') AS {WINDOWS.format(where='')}")
+        hub.sql(f"{streams.script()}; CREATE SINK f WITH (type = 'jsonl', path = '{out}')")
+        hub.sql(f"CREATE PIPELINE w INTO f WITH (host = 'dedicated') AS {WINDOWS.format(where='')}")
         definition = hub.record("w").definition
-        feed = FeedLog(feed_directory(streams.base / "state" / "streams" / "a", definition.instance))
+        directory = streams.base / "state" / "streams" / "a"
+        feed = FeedLog(feed_directory(directory, definition.instance))
+        checkpoint = dedicated_home(directory, definition) / "0" / CHECKPOINT
 
-        def restarting(self: DedicatedCommitter, rows: DataFrame, batch: int, *rest: Any) -> None:
-            """Stop the query when it has committed the end, twice: once before its windows are closed."""
-            commit(self, rows, batch, *rest)
-            if len(restarted) < 2 and feed.epoch(self.read()["a"] - 1).ending:
-                restarted.append(hub.pipelines["w"].status().state)
-                (query,) = rows.sparkSession.streams.active
-                threading.Thread(target=query.stop).start()
+        def dying(self: DedicatedCommitter, rows: DataFrame, batch: int, pipeline: Any, query: Any) -> None:
+            """Commit, and die if that was the end of the input: first before Spark has logged the batch, then when it
+            has, and has no batch yet that closes the windows."""
+            commit(self, rows, batch, pipeline, query)
+            if len(states) < 2 and feed.epoch(self.read()["a"] - 1).ending:
+                states.append(hub.pipelines["w"].status().state)
+                if len(states) == 1:
+                    raise RuntimeError("the end is in the sink")
+                threading.Thread(target=stop_when_logged, args=(batch, query)).start()
 
-        monkeypatch.setattr(DedicatedCommitter, "commit", restarting)
+        def stop_when_logged(batch: int, query: Any) -> None:
+            until(lambda: newest_commit(checkpoint) >= batch, "Spark has logged the end", 300)
+            query.stop()
+
+        monkeypatch.setattr(DedicatedCommitter, "commit", dying)
         assert hub.wait_until_end(600)
         assert hub.pipelines["w"].status().state == "finished"
-        begin = int(START.timestamp())
-        assert found(hub, "w") == [(begin + s, 10) for s in (0, 10, 20, 30)] + [(begin + 40, 5)]
-        assert restarted == ["running"] * 2, "it has not finished when its stream has"
-        # more input after the end is read by the next turn
-        put(
-            streams.base / "a" / "1.json",
-            [f'{{"id": {s}, "ts": "{START + timedelta(seconds=s)}"}}' for s in range(50, 52)],
-        )
-        hub.sql("START PIPELINE w")
+    assert len(states) == 2 and "finished" not in states, "it has not finished when its stream has"
+    begin = int(START.timestamp())
+    wanted = [(begin + s, 10) for s in (0, 10, 20, 30)] + [(begin + 40, 5)]
+    assert written(out) == wanted
+    # more input after the end is read by the next turn
+    put(streams.base / "a" / "1.json", lines(range(50, 52)))
+    with headrace.connect(streams.base / "state", spark=streams.session) as hub:
         assert hub.wait_until_end(600)
-        assert found(hub, "w")[-1] == (begin + 50, 2)
+    assert written(out) == [*wanted, (begin + 50, 2)]
+
+
+def written(out: Path) -> list[tuple[int, int]]:
+    """The windows in a sink."""
+    rows = [json.loads(line) for part in out.glob("part-*") for line in part.read_text().splitlines()]
+    return sorted((row["s"], row["n"]) for row in rows)
 
 
 @pytest.mark.parametrize("strategy", ["drop", pytest.param("pause", marks=LONG), pytest.param("spill", marks=LONG)])
