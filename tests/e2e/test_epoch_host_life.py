@@ -51,15 +51,17 @@ class Feed:
 
 
 @pytest.fixture
-def feed(spark: SparkSession, tmp_path: Path) -> Iterator[Feed]:
+def feed(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Feed]:
+    """A feed whose epochs may take ten minutes, or what a test asks for."""
+    limit = getattr(request, "param", "600s")
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1")
     session.createDataFrame([("k0", 10), ("k1", 11)], "k STRING, w INT").createOrReplaceTempView("dim")
     (tmp_path / "in").mkdir()
     with headrace.connect(tmp_path / "the [state] of {a} *hub*", spark=session) as hub:
         hub.sql(
-            "CREATE STREAM s (id BIGINT, k STRING) WITH (source = 'files', format = 'json', max_epoch_time = '60s', "
-            f"path = '{tmp_path / 'in'}');"
+            "CREATE STREAM s (id BIGINT, k STRING) WITH (source = 'files', format = 'json', "
+            f"max_epoch_time = '{limit}', path = '{tmp_path / 'in'}');"
             "CREATE SINK m WITH (type = 'memory');"
             "CREATE PIPELINE neighbour INTO m AS SELECT id FROM s;"
             "CREATE PIPELINE by_spark INTO m WITH (host = 'epoch') AS SELECT id, upper(k) AS k FROM s"
@@ -67,6 +69,7 @@ def feed(spark: SparkSession, tmp_path: Path) -> Iterator[Feed]:
         yield Feed(tmp_path, hub, session)
 
 
+@pytest.mark.parametrize("feed", ["60s"], indirect=True)
 def test_a_function_that_raises_or_hangs_fails_its_pipeline_and_no_other(feed: Feed) -> None:
     def raises(i: int) -> int:
         if i == 7:

@@ -323,9 +323,27 @@ def test_a_header_is_decoded_as_it_was_encoded() -> None:
 
 def test_state_of_another_version_is_refused() -> None:
     store = MemoryStore()
-    store.head = LaneHeader().encode().replace(f"[{STATE_VERSION},".encode(), f"[{STATE_VERSION + 1},".encode())
-    with pytest.raises(StateDamaged):
-        go(pipeline(TUMBLE, "close"), store, [], 0)
+    for head in (
+        f"[{STATE_VERSION + 1},null,null,[],[]]".encode() + b"\0",
+        LaneHeader().encode().replace(b"1", b"2", 1),
+    ):
+        store.head = head
+        with pytest.raises(StateDamaged):
+            go(pipeline(TUMBLE, "close"), store, [], 0)
+
+
+def test_a_header_of_an_earlier_release_is_read() -> None:
+    log = LogEntry(3, [Segment(0, 1, 40, 900), Segment(2, 0, 7, 130)])
+    old = f"[{STATE_VERSION},25,null,[[10,20,3,[[0,1,40,900],[2,0,7,130]]]],[]]".encode() + b"\0"
+    header = LaneHeader(25, None, {(10, 20): log})
+    assert LaneHeader.decode(old) == header == LaneHeader.decode(header.encode())
+
+
+def test_a_truncated_header_is_damaged() -> None:
+    whole = LaneHeader(25, 7, {(10, 20): LogEntry(3, [Segment(0, 1, 40, 900)])}).encode()
+    for size in range(4, len(whole)):
+        with pytest.raises(StateDamaged):
+            LaneHeader.decode(whole[:size])
 
 
 def test_a_missing_segment_is_an_error_and_not_a_smaller_result() -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -45,7 +46,8 @@ def test_settings_packages_and_the_page_reach_the_session(tmp_path: Path) -> Non
 
 def test_the_heap_follows_the_memory_of_the_machine(spark_of_the_run: SparkSession) -> None:
     assert int(os.environ["SPARK_DRIVER_MEMORY"].removesuffix("m")) == _heap_mb(_machine_memory())
-    heap = spark_of_the_run.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20
+    jvm: Any = spark_of_the_run.sparkContext._jvm
+    heap = jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20
     assert heap == pytest.approx(_heap_mb(_machine_memory()), rel=0.1)
 
 

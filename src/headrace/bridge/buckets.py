@@ -52,11 +52,12 @@ def hashes(keys: Sequence[pa.ChunkedArray[Any]], rows: int) -> Hashes:
     combined = np.zeros(rows, dtype=np.uint64)
     with np.errstate(over="ignore"):
         for column in keys:
-            combined = mix64(combined ^ _column_hashes(column.combine_chunks()))
+            combined = mix64(combined ^ column_hashes(column.combine_chunks()))
     return combined
 
 
-def _column_hashes(column: pa.Array[Any]) -> Hashes:
+def column_hashes(column: pa.Array[Any]) -> Hashes:
+    """The hash of each value of one key."""
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), NULL_HASH)

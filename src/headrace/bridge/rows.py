@@ -31,7 +31,7 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 # Blobs that are larger than this on average are not copied when they are read: the arrays point into them.
 LARGE = 128 * 1024
 _MOST = 1 << 30  # bytes that are joined to one table, because offsets of strings have 32 bits
-_MAGIC = int.from_bytes(b"HRT3", "little")
+MAGIC = int.from_bytes(b"HRT3", "little")
 _PREFIX = struct.Struct("<IIqQ")
 _BYTES_AT = bytes.__basicsize__ - 1  # offset of the data in a `bytes` object
 _NOTHING = np.empty(0, np.uint8)
@@ -97,7 +97,7 @@ def encode_rows(table: pa.Table) -> bytes:
             sizes.append(end - begin)
         else:
             _append(parts, column.data)
-    prefix = _PREFIX.pack(_MAGIC, table.num_rows, layout.digest ^ table.num_rows, flags)
+    prefix = _PREFIX.pack(MAGIC, table.num_rows, layout.digest ^ table.num_rows, flags)
     return b"".join((prefix, layout.sizes.pack(*sizes), *parts))
 
 
@@ -123,7 +123,7 @@ def encode_runs(table: pa.Table, cuts: Ints) -> list[bytes]:
     k.run_sizes(cuts, layout.widths, offsets, masks, sizes)
     ends = np.cumsum(sizes)
     out = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-    k.scatter(out, cuts, sizes, layout.widths, data, offsets, masks, _MAGIC, layout.digest)
+    k.scatter(out, cuts, sizes, layout.widths, data, offsets, masks, MAGIC, layout.digest)
     whole = out.data
     return [bytes(whole[end - size : end]) for size, end in zip(sizes.tolist(), ends.tolist(), strict=True)]
 
@@ -146,13 +146,13 @@ def decode_counted(blobs: Sequence[bytes], schema: pa.Schema) -> tuple[pa.Table,
     addresses = np.fromiter(map(id, blobs), np.int64, len(blobs)) + _BYTES_AT
     sizes = np.fromiter(map(len, blobs), np.int64, len(blobs))
     rows, held = np.empty(len(blobs), np.int64), np.zeros(len(layout.widths), np.int64)
-    wrong, flags, size = k.measure(addresses, sizes, layout.widths, _MAGIC, layout.digest, rows, held)
+    wrong, flags, size = k.measure(addresses, sizes, layout.widths, MAGIC, layout.digest, rows, held)
     if wrong != k.FINE:
         raise InternalError(f"{len(blobs[wrong])} bytes are not rows of {', '.join(schema.names)}")
     if len(blobs) == 1 or size > min(LARGE * len(blobs), _MOST):
         return pa.concat_tables([_view(_buffer(blob), layout) for blob in blobs]), rows
     out = np.empty(size, np.uint8)
-    k.join(addresses, layout.widths, _MAGIC, layout.digest, rows, held, flags, out)
+    k.join(addresses, layout.widths, MAGIC, layout.digest, rows, held, flags, out)
     return _view(_buffer(out), layout), rows
 
 

@@ -17,6 +17,8 @@ from headrace.exec.sizing import fits
 from headrace.ring0.cuts import CutRule, PartialsCut, cutting
 from headrace.ring0.failing_rows import PlaceOf, explained
 from headrace.ring0.filters import evaluate, in_common, using
+from headrace.ring0.fold_passes import run_folded
+from headrace.ring0.fold_program import fold_program
 from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
 from headrace.ring0.task_input import TaskInput
@@ -74,6 +76,11 @@ class Passes:
         together = {i for members in passes for i in members}
         passes += [[i] for i, batch in batches.items() if batch is rows and i not in together]
         flagged, known = self._filters_in_common(passes, rows)
+        for instance, problem in run_folded(self.runners, passes, flagged, known, self.watermark).items():
+            del batches[instance]
+            if problem is not None:
+                self.fail(instance, problem)
+        passes = [left for members in passes if (left := [i for i in members if i in batches])]
         for members in passes:
             if len(members) > 1 and self._feed_family([self.runners[i] for i in members], flagged, known):
                 for instance in members:
@@ -95,7 +102,12 @@ class Passes:
         programs = {i: r.pipeline.program.ring0 for i, r in self.runners.items()}
         # A filter that may make large values runs in its pipeline's own pass, which cuts the batch into pieces.
         filters = {i: None if program.growth.in_filter else program.filter for i, program in programs.items()}
-        shared = in_common([filters[i] for i in members] for members in passes)
+        # What kernels can run has its filters evaluated in one statement anyway.
+        folded = {
+            i for members in passes for i in members if fold_program(self.runners[i].pipeline.program) is not None
+        }
+        others = [[i for i in members if i not in folded] for members in passes]
+        shared = in_common([filters[i] for i in members] for members in (*others, folded))
         if not shared or self.projection.meaning is None:
             return rows, {}
         try:

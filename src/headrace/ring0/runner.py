@@ -13,8 +13,17 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headrace.bridge.packs import PackEntry
+from headrace.bridge.rows import MAX_PAYLOAD, decode_rows
 from headrace.bridge.spark_rows import RowsForSpark, stage_rows
-from headrace.exec.aggregates import Aggregated, aggregate_nothing, aggregate_rows, late_rows, merge, project_rows
+from headrace.exec.aggregates import (
+    Aggregated,
+    aggregate_nothing,
+    aggregate_rows,
+    late_rows,
+    merge,
+    project_rows,
+    schema_of,
+)
 from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
 from headrace.model.program import PipelineDef, Ring0Program, SinkDef
@@ -29,6 +38,7 @@ STAGE_BYTES = 32 * 1024 * 1024
 # Partial aggregates of several passes are merged when they take this many bytes together.
 MERGE_BYTES = 64 * 1024 * 1024
 _NONE: Mapping[str, str] = {}
+BucketEntry = tuple[int, PackEntry]
 
 
 @dataclass(slots=True)
@@ -49,6 +59,7 @@ class Runner:
     _bytes: int = 0
     _limit: int = field(default_factory=lambda: MERGE_BYTES)
     _cut: PartialsCut | None = None  # of the only table, if it is known
+    _entries: list[BucketEntry] = field(default_factory=list)  # partials of one batch, in the form that is sent
 
     def feed(self, rows: pa.Table, known: Mapping[str, str] = _NONE) -> None:
         """Run the Ring 0 program on one batch. `known` maps filters to columns of the batch that hold their result."""
@@ -82,6 +93,27 @@ class Runner:
         self._cut = cut if not self._tables else None
         self._write_late(self._fold(folded), self.pipeline.program.ring0, rows)
 
+    def take_encoded(self, entries: list[BucketEntry], late: int, rows: pa.Table) -> None:
+        """As `take`, with partials that are cut and encoded. They stay as they are if the task has no other batch."""
+        self.late += late
+        if entries and not self._tables and not self._entries:
+            self._entries = entries
+        elif entries:
+            self._decode()
+            self._keep(self._decoded(entries))
+            if self._bytes > self._limit:
+                self._merge()
+        self._write_late(late, self.pipeline.program.ring0, rows)
+
+    def _decode(self) -> None:
+        """Turn encoded partials into a table, to merge them with others."""
+        if self._entries:
+            entries, self._entries = self._entries, []
+            self._keep(self._decoded(entries))
+
+    def _decoded(self, entries: list[BucketEntry]) -> pa.Table:
+        return decode_rows([entry.payload for _, entry in entries], schema_of(self.pipeline.program.ring0))
+
     def _fold(self, folded: Aggregated) -> int:
         """Keep the partial aggregates of one batch. Returns how many rows are late."""
         self.late += folded.late
@@ -113,6 +145,10 @@ class Runner:
             if self.pipeline.program.ring1 is None:
                 self._stage()
                 return []
+            if self._entries:
+                if all(e.rows <= max_rows and len(e.payload) <= MAX_PAYLOAD for _, e in self._entries):
+                    return self._entries
+                self._decode()
             if not self._tables:
                 return []
             if len(self._tables) > 1:
@@ -137,6 +173,7 @@ class Runner:
 
     def _keep(self, table: pa.Table) -> None:
         if table.num_rows:
+            self._decode()
             self._cut = None if self._tables else self._cut
             self._tables.append(table)
             self._bytes += table.nbytes

@@ -189,7 +189,8 @@ def _pool_inputs(bucket: int, messages: list[Row]) -> Iterator[LaneInput]:
         ends[ended.lane].append(ended.end)
         left += [_pipeline(ended.program)] if ended.program else []
     # What has left did so before this epoch's rows, so their times close none of its windows.
-    members = [(p, watermark_after(epochs)) for p in _pipelines(first.program)]
+    watermark_now = watermark_after(epochs)
+    members = [(p, watermark_now) for p in _pipelines(first.program)]
     members += [(p, first.watermark) for p in left]
     for pipeline, watermark in members:
         if bucket < pipeline.buckets:

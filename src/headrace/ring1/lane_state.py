@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -21,6 +22,11 @@ import pyarrow as pa
 from headrace.errors import StateDamaged, TooManyGroups
 
 STATE_VERSION = 3
+_LOGS = b"HRL1"  # begins a header without tables, with its version; one with tables is JSON
+_LOGS_FIXED = len(_LOGS) + 4 * 8
+# Headers that this process has written, by their bytes: the next epoch reads them again. 300 pipelines have 600 lanes.
+RECENT = 2048
+_recent: dict[bytes, LaneHeader] = {}
 NO_END = 2**63 - 1
 
 
@@ -148,6 +154,12 @@ class TableEntry:
         self.touched = math.sqrt(self.touched * groups)
 
 
+def _another_version(version: object) -> StateDamaged:
+    return StateDamaged(
+        f"a lane's state has version {version}, but this release reads version {STATE_VERSION}", version=version
+    )
+
+
 def _no_ends(count: int, session: bool) -> npt.NDArray[np.int64]:
     return np.full(count if session else 0, NO_END, np.int64)
 
@@ -175,6 +187,10 @@ class LaneHeader:
         self.floor = end if self.floor is None else max(self.floor, end)
 
     def encode(self) -> bytes:
+        """The header as bytes: JSON if there are tables, otherwise a row of whole numbers, which takes a tenth of the
+        time. The headers of all lanes are written in every epoch."""
+        if not self.tables:
+            return self._encode_logs()
         logs = [
             [start, end, log.next, log.segments]  # a segment is a tuple, which JSON has as a list
             for (start, end), log in self.logs.items()
@@ -187,16 +203,45 @@ class LaneHeader:
         arrays = [array.tobytes() for t in self.tables.values() for array in (t.rows, t.ends)]
         return b"\0".join((facts, b"".join(arrays)))  # binary, because a large table has thousands of chunks
 
+    def _encode_logs(self) -> bytes:
+        known = (self.watermark is not None) | (self.floor is not None) << 1
+        flat = [known, self.watermark or 0, self.floor or 0, len(self.logs)]
+        for (start, end), log in self.logs.items():
+            flat += (start, end, log.next, len(log.segments))
+            for segment in log.segments:
+                flat += segment
+        return _LOGS + struct.pack(f"<{len(flat)}q", *flat)
+
+    @staticmethod
+    def _decode_logs(data: bytes) -> LaneHeader:
+        if len(data) < _LOGS_FIXED or (len(data) - len(_LOGS)) % 8:
+            raise StateDamaged(f"a lane's header was truncated to {len(data)} bytes")
+        known, watermark, floor, windows, *flat = struct.unpack(
+            f"<{(len(data) - len(_LOGS)) // 8}q", data[len(_LOGS) :]
+        )
+        logs, at = dict[tuple[int, int], LogEntry](), 0
+        while at + 4 <= len(flat):
+            start, end, following, count = flat[at : at + 4]
+            first, at = at + 4, at + 4 + 4 * count
+            if count < 0 or at > len(flat):
+                break
+            logs[start, end] = LogEntry(following, [Segment(*flat[i : i + 4]) for i in range(first, at, 4)])
+        if at != len(flat) or len(logs) != windows:
+            raise StateDamaged("a lane's header does not end where its last window does")
+        return LaneHeader(watermark if known & 1 else None, floor if known & 2 else None, logs)
+
     @staticmethod
     def decode(data: bytes | None) -> LaneHeader:
         if data is None:
             return LaneHeader()
+        if data.startswith(_LOGS[:-1]):
+            if not data.startswith(_LOGS):
+                raise _another_version(data[len(_LOGS) - 1 : len(_LOGS)].decode(errors="replace"))
+            return LaneHeader._decode_logs(data)
         facts, _, arrays = data.partition(b"\0")
         version, watermark, floor, logs, tables = json.loads(facts.decode())
         if version != STATE_VERSION:
-            raise StateDamaged(
-                f"a lane's state has version {version}, but this release reads version {STATE_VERSION}", version=version
-            )
+            raise _another_version(version)
         entries, at = {}, 0
         for start, end, chunks, ends, size, touched in tables:
             rows = np.frombuffer(arrays, np.int32, chunks, at).copy()
@@ -205,6 +250,19 @@ class LaneHeader:
             at += 8 * ends
         logged = {(s, e): LogEntry(n, [*map(Segment._make, segments)]) for s, e, n, segments in logs}
         return LaneHeader(watermark, floor, logged, entries)
+
+    @staticmethod
+    def recall(data: bytes | None) -> LaneHeader:
+        """As `decode`, faster if this process has written the header. The caller may change it."""
+        found = None if data is None else _recent.pop(data, None)
+        return LaneHeader.decode(data) if found is None else found
+
+    def remember(self, data: bytes) -> None:
+        """Keep this header for `recall`. `data` is what `encode` has returned. The caller must not change it any
+        more."""
+        while len(_recent) >= RECENT:
+            del _recent[next(iter(_recent))]
+        _recent[data] = self
 
     def blobs(self) -> Iterator[BlobKey]:
         """The keys of all blobs of the lane."""
@@ -270,9 +328,11 @@ class Outcome:
 NOTHING = Outcome(None, 0, 0)
 
 
-def outcome(output: pa.Table | None, late: int, closed: int, header: LaneHeader) -> Outcome:
-    """The outcome of an epoch after which the lane has `header`."""
-    rows, size = output if output is not None and output.num_rows else None, header.size
+def outcome(
+    output: pa.Table | None, late: int, closed: int, header: LaneHeader, size: StateSize | None = None
+) -> Outcome:
+    """The outcome of an epoch after which the lane has `header`, whose `size` the caller may know."""
+    rows, size = output if output is not None and output.num_rows else None, size or header.size
     return Outcome(rows, late, closed, rows=size.rows, bytes=size.bytes, groups=size.groups)
 
 

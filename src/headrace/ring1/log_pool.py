@@ -18,7 +18,7 @@ from headrace.errors import InternalError
 from headrace.exec.aggregates import merge_and_finish, schema_of
 from headrace.exec.stacks import Stack, named, stack_of
 from headrace.model.program import Meaning, PipelineDef, Ring1Program
-from headrace.ring1.lane_state import LaneHeader, Outcome, Store, outcome, require_group_limit
+from headrace.ring1.lane_state import LaneHeader, Outcome, StateSize, Store, outcome, require_group_limit
 from headrace.ring1.log_lane import Logs, decode_segments
 
 # Lanes with more bytes than this to close run by themselves, and a stack has at most so many bytes.
@@ -35,6 +35,8 @@ class LogStep:
     header: LaneHeader
     due: list[tuple[int, bytes]]
     closed: int
+    size: int  # bytes that are due
+    kept: StateSize
 
     @property
     def program(self) -> Ring1Program:
@@ -44,19 +46,17 @@ class LogStep:
     def meaning(self) -> Meaning:
         return self.pipeline.program.meaning
 
-    @property
-    def size(self) -> int:
-        return sum(len(data) for _, data in self.due)
-
     def finish(self, output: pa.Table | None) -> Outcome:
         """Store the header. Call it when the windows are closed."""
-        self.store.set_header(self.header.encode())
-        return outcome(output, 0, self.closed, self.header)
+        data = self.header.encode()
+        self.store.set_header(data)
+        self.header.remember(data)
+        return outcome(output, 0, self.closed, self.header, self.kept)
 
 
 def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], watermark: int | None) -> LogStep | None:
     """Append the rows of an epoch to a lane. None if the lane had an end of input; then nothing is changed."""
-    header = LaneHeader.decode(store.header())
+    header = LaneHeader.recall(store.header())
     if header.floor is not None or any(e.start == e.end for e in entries):
         return None
     known = [w for w in (header.watermark, watermark) if w is not None]
@@ -82,7 +82,7 @@ def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], wat
         logs.compact()
         size = header.size
     require_group_limit(size.groups, pipeline.max_groups)
-    return LogStep(pipeline, store, header, due, len(over))
+    return LogStep(pipeline, store, header, due, len(over), sum([len(data) for _, data in due]), size)
 
 
 def close(steps: Sequence[LogStep]) -> list[pa.Table | Exception | None]:
@@ -90,9 +90,9 @@ def close(steps: Sequence[LogStep]) -> list[pa.Table | Exception | None]:
     found: list[pa.Table | Exception | None] = [None] * len(steps)
     stacks: dict[tuple[Meaning, str, pa.Schema], list[int]] = defaultdict(list)
     for i, step in enumerate(steps):
-        stack = stack_of(step.program) if step.size <= LARGE_LANE else None
         if not step.due:
             continue
+        stack = stack_of(step.program) if step.size <= LARGE_LANE else None
         if stack is None:
             found[i] = _alone(step)
         else:

@@ -61,7 +61,7 @@ class PooledLane:
         self._pool, self._header, self._raw, self._spaces = pool, header, raw, spaces
         self._parsed: dict[BlobKey, BlobPlace] | None = None
         self._new: dict[BlobKey, bytes] = {}
-        self._held = sum(size for *_, size in _SMALL.iter_unpack(raw)) if raw else 0
+        self._held = sum([place[5] for place in _SMALL.iter_unpack(raw)]) if raw else 0
         self._fetched: set[BlobKey] = set()  # large blobs that were read
         self.large: dict[BlobKey, bytes] = {}
         self.gone: set[BlobKey] = set()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.base.collecting import collection_paused
 from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, Row
 from headrace.bridge.spark_rows import clear_staging
@@ -145,9 +146,7 @@ class EpochCommitter:
     def _commit(self, rows: Iterable[Row], require_current: Callable[[], None], queries: QueryRunner | None) -> None:
         began = time.perf_counter()
         require_current()
-        found = EpochReports()
-        for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
-            found.add(row)
+        found = self._reports(rows)
         if found.nothing:
             return
         self._require_all_tasks(found)
@@ -155,14 +154,16 @@ class EpochCommitter:
         before = self._progress.read()
         epoch = EpochCommit(self.sinks, self._plans, found, before)
         self._require_readable(found)
-        epoch.check()
+        with collection_paused():
+            epoch.check()
         quit_now = {i for i, p in epoch.members.items() if (i, p.run) in self._quit}
         epoch.leave_out(read_quarantine(self._directory), quit_now)
         epoch.run_queries(queries, lambda p: (p.instance, p.run) in self._quit)
         epoch.deliver()
         require_current()
         epoch.commit_letters()
-        progress = epoch.progress(self._known())
+        with collection_paused():
+            progress = epoch.progress(self._known())
         self._progress.write(progress)
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
             self._forget(before, progress, queries)
@@ -170,6 +171,13 @@ class EpochCommitter:
         clear_staging(self._directory)
         fault_point("after-manifests")
         self._done(epoch.summary(progress, sinks_ms=(time.perf_counter() - began) * 1000))
+
+    def _reports(self, rows: Iterable[Row]) -> EpochReports:
+        found = EpochReports()
+        with collection_paused():
+            for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
+                found.add(row)
+        return found
 
     def _require_all_tasks(self, found: EpochReports) -> None:
         if not found.tasks:

@@ -15,6 +15,7 @@ from headrace.model.program import PipelineDef
 from headrace.model.stream_options import stream_settings
 from headrace.ring0.letters import for_stream
 from headrace.ring1.lane_state import require_group_limit
+from headrace.sinks import SINKS
 from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sinks.sink_kind import EpochMark, SinkKey
 from headrace.spark.counting import FinishedEpoch, watermark_after
@@ -200,8 +201,12 @@ class EpochCommit:
         for debt in self._before.debts:
             if debt.pipeline.instance == p.instance:
                 debts[debt.sink].append(self._sinks.key(p.instance, debt.epoch))
-        names = {s.name for s, _ in p.outlets}
         gone = self._before.detached.get(p.run, {})
+        told = (self._found.failures, self._found.receipts, self._found.lost)
+        silent = not any(SINKS[sink.kind].every_epoch for sink, _ in p.outlets)
+        if silent and not debts and not gone and not any(p.instance in found for found in told):
+            return Delivered()  # it has no output in this epoch, and its sinks owe none
+        names = {s.name for s, _ in p.outlets}
         delivery = Delivery(p, partial(self._sinks.for_commit, p), self._key(p.instance), debts)
         return delivery.deliver(
             self._found.receipts.get(p.instance, {}),

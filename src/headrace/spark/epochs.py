@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from headrace.base.collecting import collection_paused
 from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE, MessageKind, Row, batches
 from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
@@ -128,6 +129,7 @@ class EpochPlanner:
     def initial(self) -> dict[str, Any]:
         return Offset(self.source.initial()).stored()
 
+    @collection_paused()
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
         """The offset at which the next epoch ends, or `start` when there is no reason for an epoch."""
         self._began = time.monotonic()
@@ -201,6 +203,7 @@ class EpochPlanner:
             return None
         return max(1, int(self.source.backlog(at) * progress.rows / max(1, progress.bytes)))
 
+    @collection_paused()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of the epoch from `start` to `end`."""
         began, self._began = self._began or time.monotonic(), None
@@ -307,4 +310,5 @@ def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.Re
     plan = parse_plan(partition.plan)
     given = TaskInput(plan, partition.split, partition.task, partition.planned, leaving=partition.leaving)
     keep_freed_memory()
-    yield from batches(run_task(given))
+    with collection_paused():
+        yield from batches(run_task(given))

@@ -14,6 +14,7 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
+from headrace.base.collecting import collection_paused
 from headrace.bridge.messages import POOL, STREAM_LANE, Row, in_order
 from headrace.ring1.lane_run import run_lane, run_pool
 from headrace.ring1.lane_state import BlobKey, Store
@@ -78,7 +79,8 @@ class LaneProcessor(StatefulProcessor):
         messages = in_order(Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in rows)
         lane, bucket = int(key[0]), int(key[1])
         if lane == POOL:
-            messages = run_pool(bucket, messages, self.store, OF_SPARK)
+            with collection_paused():
+                messages = run_pool(bucket, messages, self.store, OF_SPARK)
         elif lane != STREAM_LANE:
             messages = run_lane(
                 lane=lane, bucket=bucket, messages=messages, store=PackedStore(self.store), raised=OF_SPARK
