@@ -71,7 +71,7 @@ def test_make_without_a_target_lists_the_targets() -> None:
 
 def test_the_page_of_versions_agrees_with_what_is_installed_and_allowed() -> None:
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
-    rows = {m[1].lower(): (m[2], m[3]) for m in re.finditer(r"^\| (\w+) \| ([\d.]+) \| (.+) \|$", page, re.MULTILINE)}
+    rows = {m[1].lower(): (m[2], m[3]) for m in re.finditer(r"^\| (\w+) \| ([\d., ]+) \| (.+) \|$", page, re.MULTILINE)}
     locked = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     words = {">=": "{} or newer", "<": "below {}", "==": "exactly this version"}
 

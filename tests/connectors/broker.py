@@ -69,10 +69,11 @@ def free_ports(count: int) -> list[int]:
 
 
 class Broker:
-    """A broker whose files are in `directory`. `address` needs no password, `guarded` needs USER and PASSWORD.
+    """A broker whose files are in `directory`. `address` needs no password, `guarded` needs USER and PASSWORD. With
+    `joins`, the address of a broker's `controller`, it is the second node of that broker's cluster.
     Raises BrokerMissing if Java or the packages cannot be had."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None, joins: str | None = None) -> None:
         try:
             self._java = str(find_java() / "bin" / "java")
         except MissingJava as problem:
@@ -82,14 +83,13 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
         plain, guarded, controller = free_ports(3)
         self.address, self.guarded = f"127.0.0.1:{plain}", f"127.0.0.1:{guarded}"
+        self.controller = joins or f"127.0.0.1:{controller}"
+        chosen = _properties(directory, plain, guarded, self.controller)
+        if joins is not None:
+            chosen |= {"node.id": 2, "process.roles": "broker", "listeners": _listeners(plain, guarded)}
         directory.mkdir(parents=True, exist_ok=True)
         self._config = directory / "server.properties"
-        self._config.write_text(
-            "\n".join(
-                f"{name}={value}"
-                for name, value in (_properties(directory, plain, guarded, controller) | dict(settings or {})).items()
-            )
-        )
+        self._config.write_text("\n".join(f"{name}={value}" for name, value in (chosen | dict(settings or {})).items()))
 
     def start(self) -> Broker:
         """Start it, with the messages that it has. Returns when clients can connect."""
@@ -147,14 +147,17 @@ class Broker:
             return False
 
 
-def _properties(directory: Path, plain: int, guarded: int, controller: int) -> dict[str, object]:
+def _listeners(plain: int, guarded: int) -> str:
+    return f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{guarded}"
+
+
+def _properties(directory: Path, plain: int, guarded: int, controller: str) -> dict[str, object]:
     login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{guarded},"
-        f"CONTROLLER://127.0.0.1:{controller}",
+        "controller.quorum.voters": f"1@{controller}",
+        "listeners": f"{_listeners(plain, guarded)},CONTROLLER://{controller}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tests.connectors.servers import free_port, missing
 
@@ -74,9 +74,9 @@ class Mosquitto:
             self._process.wait(10)
             self._process = None
 
-    def client(self) -> Any:
+    def client(self, version: MQTTProtocolVersion = MQTTProtocolVersion.MQTTv311) -> Any:
         """A connected client that publishes in the background."""
-        made = paho.Client(CallbackAPIVersion.VERSION2)
+        made = paho.Client(CallbackAPIVersion.VERSION2, protocol=version)
         made.max_queued_messages_set(0)
         if self._login:
             made.username_pw_set(USER, PASSWORD)

@@ -27,6 +27,26 @@ class Topics:
         self.admin.create_topics([_admin.NewTopic(name, partitions, config=settings)])[name].result(30)
         return name
 
+    def make_on(self, nodes: list[int]) -> str:
+        """A new topic with one partition, whose replicas are on these nodes. The first one leads it."""
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        self.admin.create_topics([_admin.NewTopic(name, 1, replica_assignment=[nodes])])[name].result(60)
+        return name
+
+    def leader(self, topic: str) -> int:
+        """The node that leads partition 0; -1 while none does."""
+        return int(self.admin.list_topics(topic, timeout=30).topics[topic].partitions[0].leader)
+
+    def in_sync(self, topic: str) -> set[int]:
+        """The nodes that have all messages of partition 0, as far as this broker knows."""
+        partitions = self.admin.list_topics(topic, timeout=30).topics[topic].partitions
+        return set(partitions[0].isrs) if partitions else set()
+
+    def lead_by_first(self, *topics: str) -> None:
+        """Make the first node of each topic its leader again, while both run."""
+        wanted = [TopicPartition(topic, 0) for topic in topics]
+        self.admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, wanted).result(60)
+
     def grow(self, topic: str, partitions: int) -> None:
         self.admin.create_partitions([_admin.NewPartitions(topic, partitions)])[topic].result(30)
 

@@ -55,8 +55,8 @@ def exit_code(found: list[Diagnosis]) -> int:
 
 def _versions() -> Iterator[Diagnosis]:
     python = ".".join(map(str, sys.version_info[:3]))
-    fine = sys.version_info[:2] == (3, 11)
-    advice = "" if fine else "Use Python 3.11: headrace is not tested with others."
+    fine = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    advice = "" if fine else "Use Python 3.11, 3.12 or 3.13: headrace is not tested with others."
     yield Diagnosis("python", "ok" if fine else "warning", python, advice)
     for package in ("headrace", "pyspark", "pyarrow", "duckdb", "numba"):
         try:

@@ -166,6 +166,9 @@ class MqttClient:
                 if code:
                     raise connection.refused(code)
                 self._window = min(WINDOW, mqtt.limits(answer, connection.version).unacknowledged)
+                # With a small window (Mosquitto allows 20) each answer lets the next message out. With a large one,
+                # many messages go out in one call.
+                self._refill = self._window - 1 if self._window <= 100 else self._window // 2
         except BaseException:
             self._socket.close()
             raise
@@ -196,7 +199,9 @@ class MqttClient:
             if size >= _SEND_BYTES or len(pending) >= self._window:
                 self._send(b"".join(batch))
                 batch, size = [], 0
-                while len(pending) > self._window // 2:
+                while len(pending) > self._refill:
+                    self._settle(pending)
+                while self._waiting and pending:
                     self._settle(pending)
         self._send(b"".join(batch))
         while pending:

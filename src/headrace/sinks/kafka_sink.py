@@ -22,7 +22,7 @@ from headrace.model.program import Meaning, SinkDef
 from headrace.model.schema import BINARY, STRING, Map, Schema
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.in_process import oldest_within
-from headrace.sinks.jsonl import json_object, json_text
+from headrace.sinks.jsonl import json_object, json_text, never_null
 from headrace.sinks.kafka_target import KafkaTarget
 from headrace.sinks.sink_kind import SinkKind
 from headrace.sinks.staged_sink import StagedSettings, StagedSink, check_staging, staged_task
@@ -92,7 +92,8 @@ def _messages(table: pa.Table, settings: KafkaSinkSettings) -> pa.Table:
         return [(name, f"c{positions[name]}", table.schema.field(name).type) for name in wanted]
 
     values = fields(settings.values(names))
-    value = json_object(values, settings.ignore_nulls) if settings.format == "json" else _plain(*values[0][1:])
+    as_json = settings.format == "json"
+    value = json_object(values, settings.ignore_nulls, never_null(table)) if as_json else _plain(*values[0][1:])
     sql = f"SELECT {_key(fields(list(settings.key)))} AS key, {value} AS value FROM rows"
     found = run(Meaning(), sql, {"rows": positional})
     headers = table.column(settings.headers) if settings.headers else pa.chunked_array([pa.nulls(len(table), _HEADERS)])

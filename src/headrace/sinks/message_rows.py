@@ -13,7 +13,7 @@ from headrace.exec.duck import run
 from headrace.model.program import Meaning
 from headrace.model.schema import BINARY, STRING, Schema
 from headrace.sinks.in_process import oldest_within
-from headrace.sinks.jsonl import json_object
+from headrace.sinks.jsonl import json_object, never_null
 
 _CHUNK, _CHUNK_BYTES = 65_536, 16 << 20  # rows and bytes of rows that are converted at once
 
@@ -49,7 +49,7 @@ class RowMessages:
         else:
             positional = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
             fields = [(f.name, f"c{i}", f.type) for i, f in enumerate(table.schema) if f.name in values]
-            sql = f"SELECT {json_object(fields, self.ignore_nulls)} AS value FROM rows"
+            sql = f"SELECT {json_object(fields, self.ignore_nulls, never_null(table))} AS value FROM rows"
             value = _bytes(run(Meaning(), sql, {"rows": positional}).column(0))
         columns: list[Any] = [topics, value]
         return pa.table(columns, names=["topic", "value"])
