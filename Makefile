@@ -125,8 +125,8 @@ bench-kafka: $(STAMP) ## 8 pipelines on a Kafka topic, beside Spark's Kafka sour
 	@$(BIN)/python -m bench.kafka $(if $(QUICK),--quick)
 
 .PHONY: bench-sinks
-bench-sinks: $(STAMP) ## Rows per second of every sink beside its library used directly (QUICK=1 for fewer rows)
-	@$(BIN)/python -m bench.sinks $(if $(QUICK),--quick)
+bench-sinks: $(STAMP) ## Rows per second of every sink beside its library used directly (QUICK=1 for fewer rows; ONLY=a,b)
+	@$(BIN)/python -m bench.sinks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: test-connectors
 test-connectors: $(STAMP) ## The tests with real servers; a server that cannot be started is a failure

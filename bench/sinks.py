@@ -45,6 +45,8 @@ from tests.connectors.postgresql import PASSWORD, PostgresServer, ServerMissing
 from tests.connectors.topics import Topics
 
 QUICK = "--quick" in sys.argv
+# --only files,mqtt measures these.
+ONLY = frozenset(sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else ())
 ROWS, MESSAGES = (50_000, 10_000) if QUICK else (500_000, 50_000)  # of files and tables, of brokers
 ROUNDS = 2 if QUICK else 4
 OUTPUT = Schema(
@@ -261,6 +263,8 @@ def measure(say: Say) -> Report:
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch:
         for group in (_files, _postgres, _kafka, _mqtt, _nats, _http):
             name = group.__name__.strip("_")
+            if ONLY and name not in ONLY:
+                continue
             with _or_left_out(name, say):
                 for contest in group(Path(scratch) / name if group is _files else Path(scratch)):
                     ours, theirs = contest.run(say)

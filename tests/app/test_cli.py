@@ -293,3 +293,12 @@ def test_doctor_says_what_is_wrong_and_what_to_do(tmp_path: Path, monkeypatch: p
     assert broken.returncode == 1
     assert "problem workers: " in broken.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_state_directory_that_is_a_file_is_told_with_its_path(tmp_path: Path) -> None:
+    script, file = tmp_path / "app.sql", tmp_path / "state"
+    script.write_text("SHOW STREAMS")
+    file.write_text("")
+    answer = headrace("run", str(script), "--state-dir", str(file))
+    assert answer.returncode == 2
+    assert f"[UNWRITABLE_PATH] the state directory {file} cannot be used: it is a file" in answer.stderr

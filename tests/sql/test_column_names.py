@@ -37,6 +37,13 @@ TEXTS = (
     "s || 'a' || s", "b IS TRUE", "b IS NOT TRUE", "nullif(i, d)", "nullif(m, 1)", "m + NULL", "NULL + m", "m / 3",
     "m / i", "l * m", "m % 2", "m DIV 2", "CAST(m AS DECIMAL(38,18)) * CAST(m AS DECIMAL(38,18))",
     "CAST(m AS DECIMAL(38,2)) + CAST(m AS DECIMAL(38,18))", "CASE WHEN b THEN m ELSE l END", "m + '1.5'", "i + NULL",
+    "sqrt(d)", "floor(d)", "atan2(d, d)", "pi()", "isnull(i)", "isnotnull(i)", "ltrim('x', s)", "replace(s, 'a')",
+    "unix_timestamp(ts)", "from_unixtime(l)", "months_between(ts, ts)", "regexp_replace(s, 'a', 'b')",
+    "regexp_extract(s, '(a)')", "mask(s)", "mask(s, 'Q')", "substring(s, 2)", "substr(s, 2)", "lpad(s, 5)",
+    "str_to_map(s)", "sort_array(a)", "s LIKE 'a/%' ESCAPE '/'", "s ILIKE 'a/%' ESCAPE '/'",
+    "timestampdiff(second, ts, ts)", "ts + make_dt_interval(1)", "ts - make_ym_interval(1)", "string(i + 1)",
+    "string(INTERVAL '1 2' DAY TO HOUR)", "from_json(s, 'x INT')", "from_json(s, 'MAP<STRING, INT>')",
+    "coalesce(assert_true(b), 1)", "coalesce(raise_error(s), 1)",
     "count(*)", "count(1)", "sum(i + 1)", "count(DISTINCT i)", "count(i) FILTER (WHERE i > 1)", "avg(m)",
     "percentile(i, 0.5)", "percentile_cont(0.5) WITHIN GROUP (ORDER BY i)", "first(i, true)", "mean(i)", "std(i)",
 )  # fmt: skip

@@ -24,7 +24,7 @@ _FAILING_CALL = f"list_extract([NULL], CAST('no' || {ROW} AS INTEGER))"
 
 def failing_rows(meaning: Meaning, sql: str, rows: pa.Table) -> npt.NDArray[np.int64]:
     """The values of the column ROW of the rows on which `sql` fails. Raises duckdb.Error if DuckDB cannot try it."""
-    found = duck.run(meaning, f"SELECT {ROW} AS r FROM rows WHERE {_fails(sql)}", {"rows": rows})
+    found = duck.run(meaning, f"SELECT {ROW} AS r FROM rows WHERE {fails(sql)}", {"rows": rows})
     return found.column("r").to_numpy().astype(np.int64)
 
 
@@ -41,7 +41,8 @@ def first_failing(meaning: Meaning, sql: str, rows: pa.Table) -> int | None:
     return None
 
 
-def _fails(sql: str) -> str:
+def fails(sql: str) -> str:
+    """A condition that is true on the rows on which `sql` fails. The rows have a column ROW."""
     return f"TRY(struct_pack(v := {_triable(sql)})) IS NULL"
 
 

@@ -244,7 +244,14 @@ def write_version(path: Path) -> None:
 
 
 def require_known_format(path: Path) -> None:
-    """Raise StateTooNew or StateDamaged unless the directory has a known format or none yet. Only reads the disk."""
+    """Raise StateTooNew or StateDamaged unless the directory has a known format or none yet, and UnwritablePath if it
+    is a file. Only reads the disk."""
+    if path.exists() and not path.is_dir():
+        raise UnwritablePath(
+            f"the state directory {path} cannot be used: it is a file",
+            advice="Name a directory with --state-dir. It is created if it does not exist.",
+            path=str(path),
+        )
     file = path / "VERSION"
     if not file.exists():
         return

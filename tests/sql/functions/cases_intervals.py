@@ -7,6 +7,13 @@ from collections.abc import Iterator
 _STAMPS, _DATES, _READINGS = ("TIMESTAMP", "TIMESTAMP"), ("DATE", "DATE"), ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ")
 _MADE = "make_dt_interval(a, 5, -3, 1.5)"
 _MONTHS = "make_ym_interval(a, 5)"
+_LITERALS = (
+    "INTERVAL '1' DAY", "INTERVAL 2 MONTHS", "INTERVAL 3 YEARS", "INTERVAL '90' MINUTE", "INTERVAL '1.5' SECOND",
+    "INTERVAL 3 MILLISECONDS", "INTERVAL 1 WEEK 3 HOURS", "INTERVAL '1 hour 30 minutes'", "INTERVAL 1 DAY 3 SECONDS",
+    "INTERVAL '-1-2' YEAR TO MONTH", "INTERVAL '1 2' DAY TO HOUR", "INTERVAL '1 2:3' DAY TO MINUTE",
+    "INTERVAL '-1 2:03:04.000001' DAY TO SECOND", "INTERVAL '2:3' HOUR TO MINUTE", "INTERVAL '2:3:4.5' HOUR TO SECOND",
+    "INTERVAL '100:4' MINUTE TO SECOND",
+)  # fmt: skip
 _TEXT = "interval text(BIGINT, STRING)"
 _DT, _YM = "make_dt_interval(INT, INT, INT, DECIMAL)", "make_ym_interval(INT, INT)"
 
@@ -26,6 +33,12 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
                 yield "interval seconds(DECIMAL)" if part == "second" else "div(BIGINT, BIGINT)", kinds, unit
         yield "<(BIGINT, BIGINT)", kinds, "(a - b < INTERVAL 36 HOURS + (b - a))"
         yield "=(BIGINT, BIGINT)", kinds, "(CASE WHEN a > b THEN a - b ELSE INTERVAL 1 DAY END = a - b)"
+    for literal in _LITERALS:
+        yield _TEXT, ("TIMESTAMP",), f"string({literal})"
+        yield "timestampadd(STRING, BIGINT, TIMESTAMP)", ("TIMESTAMP",), f"a + {literal}"
+    yield _TEXT, ("TIMESTAMP",), "string(INTERVAL '1' DAY + INTERVAL 2 HOURS)"
+    for unit in ("'3' DAY", "'36' HOUR", "'-7' MINUTE", "'5' YEAR", "'14' MONTH"):
+        yield "cast(BIGINT -> INT)", ("TIMESTAMP",), f"CAST(INTERVAL {unit} AS INT)"
     yield "cast(BIGINT -> INT)", _DATES, "CAST(a - b AS INT)"
     for text in (_MADE, "make_dt_interval(a)", "make_dt_interval(1, a, a, 59.999999)", "make_dt_interval()"):
         yield _DT, ("SMALL INT",), f"string({text})"

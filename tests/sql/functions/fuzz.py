@@ -9,10 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import re
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, InternalError
-from tests.sql.functions.harness import FAILED, TOGETHER, Duck, Outcome, Spark, differences, plan_expressions, same
+from tests.sql.functions.harness import FAILED, Duck, Outcome, Spark, differences, plan_expressions
+from tests.sql.functions.listed_reasons import ListedReasons
 from tests.sql.functions.random_expressions import ZONES, Expression, Generator
 
 ROUND = 200  # expressions over the same rows
@@ -71,19 +70,15 @@ def compare(session: Any, expressions: list[Expression], generator: Generator, s
         else:
             accepted.append((expression, planned))
 
-    def failing(text: str) -> list[bool]:
-        (planned,) = plan_expressions(kinds, [text], names, zone)
-        if isinstance(planned, HeadraceError):
-            return [False] * rows.num_rows
-        return [value == FAILED for value in duck.evaluate(*planned).values]
-
-    for i in range(0, len(accepted), TOGETHER):
-        some = accepted[i : i + TOGETHER]
-        for (expression, planned), theirs in zip(some, spark.evaluate([e.text for e, _ in some]), strict=True):
-            found.compared += 1
-            problem, listed = _difference(expression, duck, planned, theirs, rows, failing)
-            if problem is not None:
-                (found.listed if listed else found.different).append((expression, problem))
+    reasons = ListedReasons(spark, duck, lambda text: plan_expressions(kinds, [text], names, zone)[0])
+    for (expression, planned), theirs in zip(accepted, spark.evaluate([e.text for e, _ in accepted]), strict=True):
+        found.compared += 1
+        problem, listed = _difference(expression, duck, planned, theirs, rows, reasons)
+        if problem is not None and isinstance(theirs, Outcome) and FAILED in theirs.values:
+            problem, listed = _difference(expression, duck, planned, spark.by_row(expression.text), rows, reasons)
+        if problem is not None:
+            (found.listed if listed else found.different).append((expression, problem))
+    spark.close()
     return found
 
 
@@ -93,7 +88,7 @@ def _difference(
     planned: Any,
     theirs: Outcome | str,
     rows: pa.Table,
-    failing: Callable[[str], list[bool]],
+    reasons: ListedReasons,
 ) -> tuple[str | None, bool]:
     """How the engines differ, and whether docs/functions.md lists the reason."""
     ours = duck.evaluate(*planned)
@@ -102,56 +97,13 @@ def _difference(
     used = rows.select([name for name in rows.column_names if f"{name} " in _spaced(expression.text)])
     found = differences(ours, theirs, used if used.num_columns else rows.select([0]), expression.ulps)
     if found:
-        return f"{len(found)} rows, {found[0]}", is_listed(expression.text, ours, theirs, failing)
+        return f"{len(found)} rows, {found[0]}", reasons.explain(expression.text, ours, theirs)
     if ours.type == "BOOLEAN":
         kept = duck.filtered(planned[1])
         failed = FAILED in ours.values
         if failed != (kept == FAILED) or (not failed and kept != [i for i, v in enumerate(ours.values) if v is True]):
             return f"as a filter: {kept}, as a value: {ours.values}", False
     return None, False
-
-
-def is_listed(text: str, ours: Outcome, theirs: Outcome, failing: Callable[[str], list[bool]]) -> bool:
-    """True if the two differ only for the one reason that docs/functions.md lists: Spark evaluates the first operand of
-    nullif and of BETWEEN before all others of a row. So Spark fails, and there is such an operand that fails in the
-    row by itself. `failing` says in which rows an expression fails."""
-    if ours.type != theirs.type:
-        return False
-    pairs = enumerate(zip(ours.values, theirs.values, strict=True))
-    different = [i for i, (a, b) in pairs if not same(ours.type, a, b)]
-    if any(theirs.values[i] != FAILED for i in different):
-        return False
-    failed = [failing(operand) for operand in evaluated_first(text)]
-    return all(any(rows[i] for rows in failed) for i in different)
-
-
-def evaluated_first(text: str) -> list[str]:
-    """The first operands of nullif and of BETWEEN in an expression."""
-    found = [_until_comma(text, match.end()) for match in re.finditer(r"\bnullif\(", text)]
-    return found + [_before(text, match.start()) for match in re.finditer(r" (?:NOT )?BETWEEN ", text)]
-
-
-def _until_comma(text: str, start: int) -> str:
-    depth, quoted = 0, False
-    for i in range(start, len(text)):
-        if text[i] == "'" and text[i - 1] != "\\":
-            quoted = not quoted
-        if quoted:
-            continue
-        if text[i] == "," and not depth:
-            return text[start:i]
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text[i], 0)
-    return text[start:]
-
-
-def _before(text: str, end: int) -> str:
-    """The operand that ends at `end`, back to the parenthesis or comma around it."""
-    depth = 0
-    for i in range(end - 1, -1, -1):
-        depth += {")": 1, "]": 1, "(": -1, "[": -1}.get(text[i], 0)
-        if depth < 0 or (text[i] == "," and not depth):
-            return text[i + 1 : end]
-    return text[:end]
 
 
 def _spaced(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +21,12 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.errors import HeadraceError, InternalError
 from headrace.exec import duck
 from headrace.exec.map_entries import with_entries
+from headrace.exec.trying import ROW, fails
 from headrace.model.program import Meaning, StreamDef
 from headrace.model.schema import NESTED, Array, DataType, Field, Map, Schema, Struct, parse_type
 from headrace.model.schema import Decimal as DecimalType
@@ -33,7 +36,10 @@ from headrace.state.catalog import Catalog
 TIME_ZONE = "America/New_York"
 MEANING = Meaning(time_zone=TIME_ZONE)
 FAILED = "<error>"
+TOGETHER_ONLY = "<fails only together with other rows>"
 TOGETHER = 40  # expressions in one Spark job
+# Spark evaluates parts of these before the rest, where TryEval does not catch them. They do not fail the others' job.
+EVALUATED_BEFORE = re.compile(r"\b(nullif|nullifzero|between)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class Duck:
         renamed = table.rename_columns([f"c{i}" for i in range(table.num_columns)])
         for i, array in enumerate(_struct_fields(table)):  # as Ring 0 has them
             renamed = renamed.append_column(f"c{NESTED + i}", array)
-        renamed = renamed.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
+        renamed = renamed.append_column(ROW, pa.array(range(table.num_rows), pa.int64()))
         for name in [f.name for f in renamed.schema if pa.types.is_map(f.type)]:
             renamed = with_entries(f"{name}_entries", renamed)
         self.connection.register("rows", renamed)
@@ -84,25 +90,48 @@ class Duck:
     def filtered(self, sql: str) -> list[int] | str:
         """The numbers of the rows that pass a filter, or FAILED."""
         try:
-            found = self.connection.execute(f"SELECT row_number FROM rows WHERE ({sql})").fetchall()
+            found = self.connection.execute(f"SELECT {ROW} FROM rows WHERE ({sql})").fetchall()
         except duckdb.Error:
             return FAILED
         return sorted(row[0] for row in found)
 
     def evaluate(self, kind: DataType, sql: str) -> Outcome:
-        """Every row's value; rows are tried one by one only when some row fails."""
+        """Every row's value. When some row fails, DuckDB's TRY finds out which; where DuckDB refuses it, the rows are
+        evaluated one by one."""
         wire = _wire(kind, f"CAST({sql} AS {kind.duckdb})")
         try:
-            return Outcome(kind.ddl, self._fetch(kind, f"SELECT {wire} FROM rows ORDER BY row_number"))
+            return Outcome(kind.ddl, self._fetch(kind, f"SELECT {wire} FROM rows ORDER BY {ROW}"))
         except duckdb.Error:
-            return Outcome(kind.ddl, [self._one(kind, wire, i) for i in range(self.count)])
-
-    def _one(self, kind: DataType, wire: str, row: int) -> Any:
+            pass
         try:
-            (value,) = self._fetch(kind, f"SELECT {wire} FROM rows WHERE row_number = {row}")
+            return Outcome(kind.ddl, self._tried(kind, wire))
         except duckdb.Error:
-            return FAILED
-        return value
+            return Outcome(kind.ddl, self._one_by_one(kind, wire))
+
+    def _tried(self, kind: DataType, wire: str) -> list[Any]:
+        """FAILED or the value of each row, in two statements: which rows fail, and the values of the others."""
+        query = f"SELECT {ROW} FROM rows WHERE {fails(wire)}"
+        failed = {row[0] for row in self.connection.execute(query).fetchall()}
+        rest = f"{ROW} NOT IN ({', '.join(map(str, failed))})" if failed else "true"
+        try:
+            values = iter(self._fetch(kind, f"SELECT {wire} FROM (FROM rows WHERE {rest}) ORDER BY {ROW}"))
+        except duckdb.Error:
+            return [TOGETHER_ONLY] * self.count
+        return [FAILED if i in failed else next(values) for i in range(self.count)]
+
+    def _one_by_one(self, kind: DataType, wire: str) -> list[Any]:
+        try:
+            self.connection.execute(f"PREPARE one AS SELECT {wire} FROM rows WHERE {ROW} = $1")
+        except duckdb.Error:  # a constant that DuckDB computes when it plans
+            return [FAILED] * self.count
+        found: list[Any] = []
+        for row in range(self.count):
+            try:
+                found += self._fetch(kind, f"EXECUTE one({row})")
+            except duckdb.Error:
+                found.append(FAILED)
+        self.connection.execute("DEALLOCATE one")
+        return found
 
     def _fetch(self, kind: DataType, sql: str) -> list[Any]:
         if isinstance(kind, Array | Map | Struct):  # as Arrow values on both sides
@@ -153,15 +182,32 @@ class Spark:
         schema = ", ".join(f"{columns[i]} {k.removeprefix('SMALL ')}" for i, k in enumerate(kinds))
         self.count = table.num_rows
         rows = [(*row, i) for i, row in enumerate(rows_for_spark(table, kinds))]
-        frame = session.createDataFrame(rows, f"{schema}, row_number INT")
-        frame.coalesce(1).createOrReplaceTempView("v")
+        self.frame = session.createDataFrame(rows, f"{schema}, row_number INT").coalesce(1)
+        self.frame.createOrReplaceTempView("v")
+        self.single_rows: Any = None
 
     def evaluate(self, texts: list[str]) -> list[Outcome | str]:
         """For each expression every row's value, or why Spark refuses it."""
-        found: list[Outcome | str] = []
-        for i in range(0, len(texts), TOGETHER):
-            found += self._halves(texts[i : i + TOGETHER])
+        found: dict[str, Outcome | str] = {}
+        before = [text for text in texts if EVALUATED_BEFORE.search(text)]
+        for group in (before, [text for text in texts if text not in before]):
+            for i in range(0, len(group), TOGETHER):
+                some = group[i : i + TOGETHER]
+                found.update(zip(some, self._halves(some), strict=True))
+        return [found[text] for text in texts]
+
+    def may_be_null(self, text: str) -> bool:
+        """True if Spark believes that an expression may be NULL, or refuses it."""
+        try:
+            found: bool = self.session.sql(f"SELECT {text} AS r FROM v").schema.fields[0].nullable
+        except AnalysisException:
+            return True
         return found
+
+    def close(self) -> None:
+        """Releases the rows."""
+        if self.single_rows is not None:
+            self.single_rows.unpersist(True)
 
     def _halves(self, texts: list[str]) -> list[Outcome | str]:
         """All at once, or in two halves when Spark refuses one of them."""
@@ -172,7 +218,7 @@ class Spark:
                 return [str(problem).split("\n")[0]]
         except (PySparkException, Py4JJavaError):
             if len(texts) == 1:
-                return [self._by_row(texts[0])]
+                return [self.by_row(texts[0])]
         middle = len(texts) // 2
         return self._halves(texts[:middle]) + self._halves(texts[middle:])
 
@@ -197,22 +243,31 @@ class Spark:
             for i, kind in enumerate(kinds)
         ]
 
-    def _by_row(self, text: str) -> Outcome:
+    def by_row(self, text: str) -> Outcome:
         """Row by row: Spark evaluates parts of `nullif` and of functions made of it before the rest, where TryEval does
-        not catch them."""
-        values: list[Any] = []
-        kind: DataType | None = None
-        for row in range(self.count):
-            found = self.session.sql(f"SELECT {text} AS v FROM v WHERE row_number = {row}")
-            kind = parse_type(found.schema.fields[0].dataType.simpleString())
+        not catch them. And a function that has failed may hold parts of that row, which it adds to the next one; a
+        query ends there. A row is a partition, so Spark plans once and runs a task for each."""
+        if self.single_rows is None:
+            self.single_rows = self.frame.repartitionByRange(self.count, "row_number").persist()
+            self.single_rows.createOrReplaceTempView("single_rows")
+        found = self.session.sql(f"SELECT {text} AS v, row_number FROM single_rows")
+        kind = parse_type(found.schema.fields[0].dataType.simpleString())
+        schema = to_arrow_schema(found.schema, timezone=self.session.conf.get("spark.sql.session.timeZone"))
+        batches = found._jdf.toArrowBatchRdd().toJavaRDD()
+        values: dict[int, Any] = {}
+        for partition in range(batches.getNumPartitions()):
+            wanted = self.session.sparkContext._gateway.new_array(self.session._jvm.int, 1)
+            wanted[0] = partition
             try:
-                table = pa.Table.from_batches(found._collect_as_arrow())
+                (records,) = batches.collectPartitions(wanted)
             except (PySparkException, Py4JJavaError):
-                values.append(FAILED)
                 continue
-            values += _from_spark(kind, pa.StructArray.from_arrays([table.column(0).combine_chunks()], ["v"]))
-        assert kind is not None
-        return Outcome(kind.ddl, values)
+            for record in records:
+                batch = pa.ipc.read_record_batch(pa.py_buffer(record), schema)
+                value = _from_spark(kind, pa.StructArray.from_arrays([batch.column(0)], ["v"]))
+                numbers: list[Any] = batch.column(1).to_pylist()
+                values.update(zip(numbers, value, strict=True))
+        return Outcome(kind.ddl, [values.get(row, FAILED) for row in range(self.count)])
 
     def _named(self, expression: Any, name: str) -> Any:
         jvm = self.session._jvm

@@ -66,12 +66,14 @@ Known limits:
   asked for, from 2 to 10,000. With at most as many values as bins it is Spark's. Beyond that Spark's bins depend on the
   order of rows. It does not take decimals.
 - Arithmetic of decimals has Spark's types and rounding. It is slow where the exact result may have more than 38 digits:
-  these entries are marked *slow if long*. The sign change and `abs` of more than 34 digits are refused, and DIV where
-  the quotient may not fit BIGINT.
+  these entries are marked *slow if long*. Like in Spark, the sign change rounds to 34 digits. DIV is refused where the
+  quotient may not fit BIGINT.
 - An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
   that decides the result, and its optimizer drops operands beside a `NULL` that is written. Random expressions
-  (`make fuzz-expressions`) are compared in this, too. One difference is known: Spark evaluates the first operand of
-  `nullif` and of `BETWEEN` before all others of a row, and fails also where nothing needs its value. `try_add` and
+  (`make fuzz-expressions`) are compared in this, too. Two differences are known. Spark evaluates the first operand
+  of `nullif` and of `BETWEEN` before all others of a row, and fails also where nothing needs its value. And Spark
+  believes that an element of an array without NULLs is never NULL. It is where the index is NULL: `a[NULL]` is NULL
+  here, while in Spark it may fail or count as any value (`ascii(array('a')[i])` is 0). `try_add` and
   `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL. So is `hmac`.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.

@@ -151,6 +151,7 @@ def _values(text: str) -> list[Any]:
         ("b + (a + 1)", [None, None, 8]),
         ("CAST(c AS INT) + b + a", [FAILED, None, 14]),
         ("coalesce(b, CAST('none' AS INT))", [FAILED, 0, 2]),
+        ("coalesce(assert_true(b > 1, CAST(1 / b AS STRING)), 'x')", [FAILED, FAILED, "x"]),
     ],
 )
 def test_operands_are_evaluated_like_in_spark(text: str, values: list[Any]) -> None:

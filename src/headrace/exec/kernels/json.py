@@ -143,6 +143,12 @@ Path = tuple[Any, ...]
 _RAW, _QUOTED, _FLAT = 0, 1, 2
 
 
+def _index(digits: str) -> int:
+    """The number of an element. Python reads no more than 4,300 digits, and no array has as many elements."""
+    digits = digits.lstrip("0")
+    return int(digits or "0") if len(digits) < 20 else 10**20
+
+
 @lru_cache(maxsize=512)
 def _path(text: str) -> Path | None:
     """The steps of a path: ("key", name), ("at", number or *) and _NOWHERE. None if it is not a path."""
@@ -159,7 +165,7 @@ def _path(text: str) -> Path | None:
         if name is not None:
             steps.append(("key", name))
         elif found[3] or found[4]:
-            steps.append(("at", _ALL if found[3] else int(found[4])))
+            steps.append(("at", _ALL if found[3] else _index(found[4])))
         else:
             steps.append(_NOWHERE)  # Spark reads .* and never finds anything
     return tuple(steps)

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
+from headrace.sql.parse.intervals import interval_text
 from headrace.sql.parse.syntax import (
     Aliased,
     Apply,
@@ -25,22 +26,32 @@ from headrace.sql.parse.syntax import (
 
 _PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ "}
 # Spark's own spelling of some functions, and the arguments that it adds.
-_CAPITAL = ("power", "ceil", "rlike", "regexp_like", "regexp")
-_ADDED = {
-    ("round", 1): "0", ("bround", 1): "0", ("split", 2): "-1", ("locate", 2): "1", ("position", 2): "1",
-    ("overlay", 3): "-1", ("percentile", 2): "1", ("percentile_approx", 2): "10000", ("approx_percentile", 2): "10000",
+_CAPITAL = frozenset([
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "cot", "csc", "degrees",
+    "e", "exp", "expm1", "floor", "hypot", "log10", "log1p", "log2", "pi", "power", "radians", "regexp", "regexp_like",
+    "rlike", "sec", "signum", "sin", "sinh", "sqrt", "tan", "tanh",
+])  # fmt: skip
+_TIME = "yyyy-MM-dd HH:mm:ss"
+_ADDED: dict[tuple[str, int], tuple[str, ...]] = {
+    ("round", 1): ("0",), ("bround", 1): ("0",), ("split", 2): ("-1",), ("locate", 2): ("1",), ("position", 2): ("1",),
+    ("overlay", 3): ("-1",), ("percentile", 2): ("1",), ("percentile_approx", 2): ("10000",),
+    ("approx_percentile", 2): ("10000",), ("unix_timestamp", 1): (_TIME,), ("to_unix_timestamp", 1): (_TIME,),
+    ("from_unixtime", 1): (_TIME,), ("replace", 2): ("",), ("hmac", 2): ("SHA-256",), ("months_between", 2): ("true",),
+    ("regexp_instr", 2): ("0",), ("regexp_extract", 2): ("1",), ("regexp_extract_all", 2): ("1",),
+    ("regexp_replace", 3): ("1",), ("mask", 1): ("X", "x", "n", "NULL"), ("mask", 2): ("x", "n", "NULL"),
+    ("mask", 3): ("n", "NULL"), ("mask", 4): ("NULL",), ("substring", 2): ("2147483647",),
+    ("substr", 2): ("2147483647",), ("str_to_map", 1): (",", ":"), ("str_to_map", 2): (":",), ("lpad", 2): (" ",),
+    ("rpad", 2): (" ",), ("sort_array", 1): ("true",), ("vector_norm", 1): ("2.0",), ("vector_normalize", 1): ("2.0",),
+    ("make_dt_interval", 0): ("0", "0", "0", "0.000000"), ("make_dt_interval", 1): ("0", "0", "0.000000"),
+    ("make_dt_interval", 2): ("0", "0.000000"), ("make_dt_interval", 3): ("0.000000",),
+    ("make_ym_interval", 0): ("0", "0"), ("make_ym_interval", 1): ("0",),
 }  # fmt: skip
+_TRIMS = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}
 _SAME = {"dateadd": "date_add"}
 _CASTS = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "date", "timestamp",
     "binary",
 )  # fmt: skip
-_SIZES = {
-    "week": ("DAY", 86_400_000_000), "day": ("DAY", 86_400_000_000), "hour": ("HOUR", 3_600_000_000),
-    "minute": ("MINUTE", 60_000_000), "second": ("SECOND", 1_000_000), "millisecond": ("SECOND", 1_000_000),
-    "microsecond": ("SECOND", 1_000_000),
-}  # fmt: skip
-_MONTHS = {"year": ("YEAR", 12), "quarter": ("MONTH", 1), "month": ("MONTH", 1)}
 
 
 def column_name(node: Node) -> str:
@@ -134,17 +145,10 @@ def double_text(value: float) -> str:
 
 
 def _interval(node: IntervalConstant) -> str:
-    """An interval of one unit as Spark prints it. Hours, minutes and seconds have two digits."""
-    if node.unit in _MONTHS and not node.micros:
-        word, size = _MONTHS[node.unit]
-        return f"INTERVAL '{node.months // size if node.months >= 0 else -(-node.months // size)}' {word}"
-    if node.unit in _SIZES and not node.months:
-        word, size = _SIZES[node.unit]
-        whole, rest = divmod(abs(node.micros), size)
-        fraction = f".{rest:06}".rstrip("0") if rest else ""
-        digits = str(whole) if word == "DAY" else f"{whole:02}"
-        return f"INTERVAL '{'-' if node.micros < 0 else ''}{digits}{fraction}' {word}"
-    return f"INTERVAL {node.months} MONTHS" if node.months else f"INTERVAL {node.micros} MICROSECONDS"
+    """An interval as Spark prints it."""
+    if not node.unit:
+        return f"INTERVAL {node.months} MONTHS" if node.months else f"INTERVAL {node.micros} MICROSECONDS"
+    return interval_text(node.months if node.unit in ("YEAR", "MONTH", "YEAR TO MONTH") else node.micros, node.unit)
 
 
 def _written(node: Apply, args: list[str]) -> str | None:
@@ -162,10 +166,24 @@ def _written(node: Apply, args: list[str]) -> str | None:
         return f"TRIM({node.written} {args[0]} FROM {args[1]})"
     if node.written == "locate":
         return f"locate({args[0]}, {args[1]}, 1)"
+    if node.name in ("isnull", "isnotnull") and len(args) == 1:
+        return f"({args[0]} IS {'NOT ' if node.name == 'isnotnull' else ''}NULL)"
+    if node.name in _TRIMS and len(args) == 2:
+        return f"TRIM({_TRIMS[node.name]} {args[0]} FROM {args[1]})"
+    if node.name == "convert_timezone" and len(args) == 2:
+        return f"convert_timezone(current_timezone(), {', '.join(args)})"
+    if node.name == "raise_error" and len(args) == 1:
+        return f"raise_error(USER_RAISED_EXCEPTION, map(errorMessage, {args[0]}))"
+    if node.name == "assert_true" and len(args) == 1:
+        return f"assert_true({args[0]}, '{args[0]}' is not true!)"
+    if node.name == "from_json" and len(args) == 2:
+        return "entries" if args[1].strip().upper().startswith("MAP<") else f"from_json({args[0]})"
+    if node.name in _CASTS and len(args) == 1:
+        return args[0]
     if node.name == "if":
         return f"(IF({', '.join(args)}))"
     if node.name in ("timestampadd", "timestampdiff"):
-        return f"{node.name}({args[0].upper()}, {', '.join(args[1:])})"
+        return f"{node.name}({', '.join(args)})"
     if node.name == "log":
         return f"LOG({', '.join(['E()', *args] if len(args) == 1 else args)})"
     if node.name in ("first", "last", "first_value", "last_value", "any_value"):
@@ -183,15 +201,23 @@ def _operator(node: Apply, args: list[str]) -> str | None:
         return f"~{args[0]}"
     if node.name == "like" and len(args) == 2:
         return f"{args[0]} LIKE {args[1]}"
-    if node.name == "ilike" and len(args) == 2:
+    if node.name == "like" and len(args) == 3:
+        return f"{args[0]} LIKE {args[1]} ESCAPE '{args[2]}'"
+    if node.name == "ilike":
         return f"ilike({args[0]}, {args[1]})"
     if node.name == "rlike":
         return f"RLIKE({args[0]}, {args[1]})"
-    if node.name in ("+", "-") and isinstance(node.args[-1], IntervalConstant):
+    if node.name in ("+", "-") and _is_interval(node.args[-1]) and not _is_interval(node.args[0]):
         return f"{args[0]} {node.name} {args[1]}"
     if node.name == "negative" and isinstance(node.args[0], Constant):
         return f"-{args[0]}"
     return None
+
+
+def _is_interval(node: Node) -> bool:
+    return isinstance(node, IntervalConstant) or (
+        isinstance(node, Apply) and node.name in ("make_dt_interval", "make_ym_interval")
+    )
 
 
 def _apply(node: Apply) -> str:
@@ -201,7 +227,7 @@ def _apply(node: Apply) -> str:
         return special
     if not node.operator:
         added = _ADDED.get((node.name, len(args)))
-        args = args if added is None else [*args, added]
+        args = args if added is None else [*args, *added]
         name = node.name.upper() if node.name in _CAPITAL else _SAME.get(node.name, node.name)
         inner = "1" if node.star else ", ".join(args)
         tail = _within_group(node)

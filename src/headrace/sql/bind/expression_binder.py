@@ -68,6 +68,7 @@ from headrace.sql.plan.types import (
     INTERVAL_MICROS,
     INTERVAL_MONTHS,
     VOID,
+    Interval,
     is_numeric,
     type_class,
     wider,
@@ -128,9 +129,9 @@ class ExprBinder:
                 self.unsupported(
                     "an interval with both months and days", "Add two intervals one after the other.", node.at
                 )
-            if node.months:
-                return Literal(INTERVAL_MONTHS, node.months, at=node.at)
-            return Literal(INTERVAL_MICROS, node.micros, at=node.at)
+            if node.months or node.unit in ("YEAR", "MONTH", "YEAR TO MONTH"):
+                return Literal(Interval(INTERVAL_MONTHS.name, node.unit), node.months, at=node.at)
+            return Literal(Interval(INTERVAL_MICROS.name, node.unit), node.micros, at=node.at)
         if isinstance(node, Ranking):
             return bind_ranking(self, node)
         if not isinstance(node, Star):

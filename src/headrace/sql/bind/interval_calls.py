@@ -22,6 +22,8 @@ INTERVALS = (INTERVAL_MICROS, INTERVAL_MONTHS)
 _DAY = 86_400_000_000
 _MICROS = {"hour": 3_600_000_000, "minute": 60_000_000}
 _UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
+# The units of intervals that are cast to whole numbers, in microseconds or months.
+_WHOLE_UNITS = {"DAY": _DAY, "HOUR": _MICROS["hour"], "MINUTE": _MICROS["minute"], "MONTH": 1, "YEAR": 12}
 
 
 def is_computed(expr: Expr) -> bool:
@@ -145,11 +147,11 @@ def cast_interval(binder: ExprBinder, interval: Expr, target: DataType, at: Text
     if target == STRING and unit:
         number = binder.coerce(number_of(binder, interval), BIGINT)
         return binder.call("interval text", (number, Literal(STRING, unit, at=at)), at)
-    if target in INTEGRAL and unit in ("DAY", "MONTH"):
-        number = number_of(binder, interval)
-        if unit == "DAY":
-            number = binder.call("div", (number, Literal(BIGINT, _DAY, at=at)), at)
-        return binder.coerce(number, target)
+    if target in INTEGRAL and unit in _WHOLE_UNITS:
+        number = binder.coerce(number_of(binder, interval), BIGINT)
+        if _WHOLE_UNITS[unit] > 1:
+            number = binder.call("div", (number, Literal(BIGINT, _WHOLE_UNITS[unit], at=at)), at)
+        return binder.cast(number, target, at, False)
     binder.mismatch(
         f"an interval cannot be cast to {target}", "Use EXTRACT, timestampdiff, or add it to a date or timestamp.", at
     )

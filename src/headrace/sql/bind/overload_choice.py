@@ -90,6 +90,7 @@ def refuse_unknown(binder: ExprBinder, node: Apply) -> NoReturn:
         binder.unsupported(
             f"the function {node.name}", f"{advice} docs/functions.md lists all that can.".strip(), node.at
         )
-    known = [*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window"]
+    names = (*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window")
+    known = [name for name in names if name != "element"]  # users cannot call it: they write a[i]
     advice = "See docs/functions.md for the list of functions."
     raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=binder.span(node.at))

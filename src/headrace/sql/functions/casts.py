@@ -195,11 +195,18 @@ def _moment_from_float(text: str, way: _Way) -> str:
 
 
 def _moment_from_decimal(text: str, way: _Way) -> str:
+    """Seconds. Like in Spark, microseconds beyond 64 bits wrap around."""
     assert isinstance(way.source, Decimal)
     shift = 6 - way.source.scale
+    wraps = way.source.precision - way.source.scale > 12
     digits = f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
-    micros = f"{digits} * {10**shift}" if shift >= 0 else f"{digits} // {10**-shift}"
-    return f"make_timestamptz({way.to(micros, 'BIGINT')})"
+    if shift < 0:
+        micros = f"{digits} // {10**-shift}"
+    else:
+        micros = f"({digits} % {2**64}) * {10**shift}" if wraps else f"{digits} * {10**shift}"
+    if wraps:
+        micros = f"(({micros}) % {2**64} + {3 * 2**63}) % {2**64} - {2**63}"
+    return f"make_timestamptz(CAST({micros} AS BIGINT))"
 
 
 def _table() -> dict[tuple[str, str], CastText]:

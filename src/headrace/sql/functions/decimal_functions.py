@@ -5,14 +5,16 @@ DuckDB computes in 128 bits where the exact result fits 38 digits. A kernel comp
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, DataType, Decimal
-from headrace.sql.functions.overload import Overload
+from headrace.sql.functions.overload import Overload, same
 from headrace.sql.plan.types import decimal_result, decimal_type
 
 _ZERO = "error('DIVIDE_BY_ZERO')"
 _TWO = ("DECIMAL", "DECIMAL")
+_EXACT = decimal.Context(prec=40)
 
 
 def _both(kinds: Sequence[DataType]) -> tuple[Decimal, Decimal]:
@@ -135,6 +137,26 @@ def _whole_quotient() -> Overload:
     return Overload("div", _TWO, result, sql, throws=True)
 
 
+def _with_sign(name: str, changed: str) -> Overload:
+    """The sign change of Spark rounds to 34 digits, half to even. Few values have more."""
+
+    def long(kinds: Sequence[DataType]) -> bool:
+        (kind,) = kinds
+        assert isinstance(kind, Decimal)
+        return kind.precision > 34
+
+    def sql(args: Sequence[str], kinds: Sequence[DataType], kind: DataType) -> str:
+        (x,), (source,) = args, kinds
+        assert isinstance(source, Decimal)
+        if not long(kinds):
+            return changed.format(x)
+        limit = f"'{_EXACT.scaleb(1, 34 - source.scale):f}'::{source.duckdb}"
+        short = f"{x} IS NULL OR {x} > -{limit}" + (f" AND {x} < {limit}" if name == "negative" else "")
+        return f"CASE WHEN {short} THEN {changed.format(x)} ELSE {_by_kernel('sign', (x, x), source)} END"
+
+    return Overload(name, ("DECIMAL",), same(0), sql, throws_for=long, slow_for=long)
+
+
 def whole_digits(text: str, kind: Decimal) -> str:
     """A decimal without its point, as HUGEINT: 1.25 becomes 125."""
     # Widened first: DuckDB multiplies short decimals in 64 bits.
@@ -155,4 +177,6 @@ OVERLOADS: tuple[Overload, ...] = (
     _division(),
     _remainder(),
     _whole_quotient(),
+    _with_sign("negative", "(-{0})"),
+    _with_sign("abs", "abs({0})"),
 )

@@ -15,7 +15,7 @@ from headrace.sql.plan.expr import Expr, Lambda, Literal
 # They evaluate all operands, or their SQL is a CASE that evaluates the right ones by itself.
 _ALL = frozenset([
     "<=>", "and", "or", "coalesce", "greatest", "least", "concat_ws", "format_string", "get_json_object", "hash",
-    "xxhash64", "array", "array_repeat", "map", "struct", "named_struct", "elt", "nanvl", "mask",
+    "xxhash64", "array", "array_repeat", "map", "struct", "named_struct", "elt", "nanvl", "mask", "assert_true",
     "locate(STRING, STRING, INT)",
 ])  # fmt: skip
 

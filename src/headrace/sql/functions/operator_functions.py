@@ -6,9 +6,7 @@ in Spark, a NULL operand is checked first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from headrace.model.schema import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, Decimal
+from headrace.model.schema import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, TIMESTAMP_NTZ
 from headrace.sql.functions import decimal_functions
 from headrace.sql.functions.overload import Overload, same
 
@@ -17,12 +15,6 @@ _WHOLE = _NUMBERS[:4]
 _COMPARABLE = (*_NUMBERS, "DECIMAL", "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
 _DUCK = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGINT": "BIGINT"}
 _ZERO = "error('DIVIDE_BY_ZERO')"
-
-
-def _exact(kinds: Sequence[DataType]) -> DataType | None:
-    """Spark's sign change works on 34 digits."""
-    kind = kinds[0]
-    return kind if isinstance(kind, Decimal) and kind.precision <= 34 else None
 
 
 def _arithmetic() -> list[Overload]:
@@ -49,8 +41,6 @@ def _arithmetic() -> list[Overload]:
     for kind in ("FLOAT", "DOUBLE"):
         found.append(Overload("negative", (kind,), same(0), "(-{0})"))
         found.append(Overload("abs", (kind,), same(0), "abs({0})"))
-    found.append(Overload("negative", ("DECIMAL",), _exact, "(-{0})"))
-    found.append(Overload("abs", ("DECIMAL",), _exact, "abs({0})"))
     for kind in (*_NUMBERS, "DECIMAL"):
         found.append(Overload("positive", (kind,), same(0), "{0}"))
     return found

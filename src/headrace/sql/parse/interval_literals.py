@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from headrace.errors import SyntaxProblem
 from headrace.sql.parse.cursor import Cursor
-from headrace.sql.parse.intervals import UNITS, parse_interval, unit_amount
+from headrace.sql.parse.intervals import UNITS, parse_interval_parts, parse_range, spanned, unit_amount
 from headrace.sql.parse.syntax import IntervalConstant
 
 
 def parse_interval_literal(cursor: Cursor) -> IntervalConstant:
-    """Parses INTERVAL 10 SECONDS or INTERVAL '1 hour 30 minutes' at the cursor, and moves the cursor past it."""
+    """Parses INTERVAL 10 SECONDS, INTERVAL '1 hour 30 minutes' or INTERVAL '1 02:03' DAY TO MINUTE at the cursor, and
+    moves the cursor past it."""
     start = cursor.advance().start
-    if cursor.peek(2).upper == "TO":
-        cursor.refuse("an interval range", "Write INTERVAL '1 hour 30 minutes'.", (start, cursor.peek(3).end))
     months = micros = 0
+    unit = ""
     units: set[str] = set()
     try:
-        if cursor.token.kind == "string" and cursor.peek().upper.lower() not in UNITS:
-            months, micros = parse_interval(cursor.advance().text)
+        if cursor.token.kind == "string" and cursor.peek(2).upper == "TO":
+            text, first = cursor.advance().text, cursor.advance().upper
+            cursor.advance()
+            last = cursor.advance().upper
+            months, micros = parse_range(text, first, last)
+            unit = f"{first} TO {last}"
+        elif cursor.token.kind == "string" and cursor.peek().upper.lower() not in UNITS:
+            months, micros, unit = parse_interval_parts(cursor.advance().text)
         else:
             while True:
                 sign = -1 if cursor.accept("-") else 1
                 amount = cursor.advance().text
                 if cursor.token.upper.lower() not in UNITS:
                     raise ValueError(f"expected a unit after {amount}")
-                units.add(cursor.token.text.lower().removesuffix("s"))
+                units.add(cursor.token.text)
                 part = unit_amount(amount, cursor.advance().text)
                 months, micros = months + sign * part[0], micros + sign * part[1]
                 if not (cursor.token.kind in ("number", "string") and cursor.peek().upper.lower() in UNITS):
@@ -36,5 +42,4 @@ def parse_interval_literal(cursor: Cursor) -> IntervalConstant:
             span=cursor.span((start, cursor.previous_end)),
             certain=True,
         ) from None
-    unit = units.pop() if len(units) == 1 else ""
-    return IntervalConstant((start, cursor.previous_end), months, micros, unit)
+    return IntervalConstant((start, cursor.previous_end), months, micros, unit or spanned(units))

@@ -41,7 +41,10 @@ _REFUSED = {
     "INTERSECT": ("INTERSECT", "Use a filter."),
     "EXCEPT": ("EXCEPT", "Use a filter."),
     "MINUS": ("MINUS", "Use a filter."),
-    "QUALIFY": ("QUALIFY", "Use HAVING."),
+    "QUALIFY": (
+        "QUALIFY",
+        "Rank in a subquery: SELECT * FROM (SELECT ..., row_number() OVER (...) AS r ...) WHERE r <= 3.",
+    ),
     "PIVOT": ("PIVOT", "Use one aggregate with FILTER (WHERE ...) per column."),
     "UNPIVOT": ("UNPIVOT", "Select the columns and unpivot downstream."),
     "TABLESAMPLE": ("TABLESAMPLE", "Use a filter on a hash or a random column of the source."),

@@ -48,8 +48,8 @@ class Constant(Node):
 
 @dataclass(frozen=True, slots=True)
 class IntervalConstant(Node):
-    """`INTERVAL 10 SECONDS`: months for years and months, microseconds for all other units. `unit` is the unit if there
-    is only one."""
+    """`INTERVAL 10 SECONDS`: months for years and months, microseconds for all other units. `unit` is that of Spark's
+    type, as in DAY TO SECOND; '' for months and days together."""
 
     months: int
     micros: int

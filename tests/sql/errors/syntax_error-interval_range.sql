@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:13
+SELECT ts + INTERVAL '1:75' HOUR TO MINUTE AS x FROM s

@@ -1,0 +1,119 @@
+"""The differences from Spark that docs/functions.md lists, and how a difference is recognized as one of them.
+
+A reason holds only for the rows in which it is seen: the part that it is about is evaluated by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headrace.errors import HeadraceError
+from tests.sql.functions.harness import FAILED, Duck, Outcome, Spark, same
+
+_OPENING, _CLOSING = "([", ")]"
+
+
+class ListedReasons:
+    """Explains differences over one frame. `plan` returns our type and SQL of a text, or the refusal."""
+
+    def __init__(self, spark: Spark, duck: Duck, plan: Callable[[str], Any]) -> None:
+        self._spark, self._duck, self._plan = spark, duck, plan
+
+    def explain(self, text: str, ours: Outcome, theirs: Outcome) -> bool:
+        """True if a listed reason explains every row that differs."""
+        if ours.type != theirs.type:
+            return False
+        pairs = enumerate(zip(ours.values, theirs.values, strict=True))
+        different = {i for i, (a, b) in pairs if not same(ours.type, a, b)}
+        rest = different - {i for i in self._evaluated_first(text) if theirs.values[i] == FAILED}
+        return not rest or rest <= self._null_index(text)
+
+    def _evaluated_first(self, text: str) -> set[int]:
+        """The rows in which the first operand of a nullif or BETWEEN fails. Spark evaluates it before all others."""
+        return {
+            i for operand in evaluated_first(text) for i, value in enumerate(self._values(operand)) if value == FAILED
+        }
+
+    def _null_index(self, text: str) -> set[int]:
+        """The rows in which an element is taken at an index that is NULL, where Spark believes that the element is
+        never NULL: Spark takes any value for it, or fails."""
+        return {
+            i
+            for element, index in elements(text)
+            if not self._spark.may_be_null(element)
+            for i, value in enumerate(self._values(index))
+            if value is None
+        }
+
+    def _values(self, text: str) -> list[Any]:
+        planned = self._plan(text)
+        if isinstance(planned, HeadraceError):
+            return []
+        return self._duck.evaluate(*planned).values
+
+
+def evaluated_first(text: str) -> list[str]:
+    """The first operands of nullif and of BETWEEN in an expression.
+
+    >>> evaluated_first("1 + nullif(a(1, 2), b) > 2"), evaluated_first("f(1, x + 1 BETWEEN 2 AND 3)")
+    (['a(1, 2)'], [' x + 1'])
+    """
+    found = [_arguments(text, match.end())[0] for match in re.finditer(r"\bnullif\(", text)]
+    return found + [_before(text, match.start()) for match in re.finditer(r" (?:NOT )?BETWEEN ", text)]
+
+
+def elements(text: str) -> Iterator[tuple[str, str]]:
+    """The elements of arrays in an expression, and the index of each.
+
+    >>> list(elements("f((array(1))[g(2)] + a[1], element_at(b, 3))"))
+    [('(array(1))[g(2)]', 'g(2)'), ('a[1]', '1'), ('element_at(b, 3)', ' 3')]
+    """
+    for match in re.finditer(r"[\w)\]]\[", text):
+        index = _arguments(text, match.end())[0]
+        yield f"{_operand_before(text, match.end() - 1)}[{index}]", index
+    for match in re.finditer(r"\b(?:try_)?element_at\(", text):
+        given = _arguments(text, match.end())
+        yield f"{match[0]}{','.join(given)})", given[-1]
+
+
+def _arguments(text: str, start: int) -> list[str]:
+    """The texts between commas from `start` to the parenthesis or bracket that closes."""
+    found, depth, quoted, begin = [], 0, False, start
+    for i in range(start, len(text)):
+        if text[i] == "'" and text[i - 1] != "\\":
+            quoted = not quoted
+        if quoted:
+            continue
+        if not depth and text[i] in ",)]":
+            found.append(text[begin:i])
+            begin = i + 1
+            if text[i] != ",":
+                return found
+        depth += (text[i] in _OPENING) - (text[i] in _CLOSING)
+    return [*found, text[begin:]]
+
+
+def _operand_before(text: str, end: int) -> str:
+    """The operand that ends at `end`: a name, a call, or something in parentheses."""
+    start = end
+    while start and text[start - 1] in _CLOSING:
+        depth = 1
+        while start and depth:
+            start -= 1
+            depth += (text[start - 1] in _CLOSING) - (text[start - 1] in _OPENING)
+        start -= 1
+    while start and (text[start - 1].isalnum() or text[start - 1] == "_"):
+        start -= 1
+    return text[start:end]
+
+
+def _before(text: str, end: int) -> str:
+    """The operand that ends at `end`, back to the parenthesis or comma around it."""
+    depth = 0
+    for i in range(end - 1, -1, -1):
+        depth += (text[i] in _CLOSING) - (text[i] in _OPENING)
+        if depth < 0 or (text[i] == "," and not depth):
+            return text[i + 1 : end]
+    return text[:end]
