@@ -22,8 +22,6 @@ from headrace.errors import HeadraceError
 from tests.e2e.events import COLUMNS, as_json, events
 from tests.e2e.kills import LONG
 from tests.e2e.support import Row, assert_same_rows, last_per_group, put, rows_of
-from tests.e2e.test_oracle import COMPUTED
-from tests.e2e.test_oracle import QUERIES as OF_THE_SHARED_HOST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,8 +155,6 @@ QUERIES = {
     "static_left": Query("SELECT e.id, d.weight FROM events e LEFT JOIN dim d ON e.device = d.name", forced=True),
     "explode": Query("SELECT id, w FROM events LATERAL VIEW explode(split(device, ' ')) t AS w", forced=True),
 }  # fmt: skip
-# What Spark's streaming does not have, with the code of the refusal.
-NOT_ON_THE_DEDICATED_HOST: dict[str, str] = {}
 # One of each kind. The others take minutes.
 SHORT = [
     "inner_filtered",
@@ -269,47 +265,6 @@ def test_every_query_gives_the_rows_of_spark_batch(
             hub.sql(f"DROP PIPELINE p_{name}")
         left = [str(p) for p in (tmp_path / "state").rglob("*") if {"feeds", "dedicated"} & set(p.parts)]
         assert left == [], "nothing is left on disk after DROP"
-    assert problems == []
-
-
-@LONG
-@pytest.mark.parametrize("wave", range(0, len(OF_THE_SHARED_HOST), WAVE))
-def test_every_query_of_the_shared_host_gives_the_same_rows_on_the_dedicated_host(
-    wave: int, session: SparkSession, inputs: Path, tmp_path: Path
-) -> None:
-    queries = dict(list(OF_THE_SHARED_HOST.items())[wave : wave + WAVE])
-    computed = ", ".join(f"{name} {kind} AS {text}" for name, (kind, text) in COMPUTED.items())
-    declared = [
-        f"CREATE STREAM events ({COLUMNS}, {computed}, WATERMARK FOR ts AS ts - INTERVAL 60 SECONDS) WITH (source = "
-        f"'files', format = 'json', path = '{inputs / 'events'}', max_epoch_bytes = '20kb')",
-        "CREATE SINK m WITH (type = 'memory', max_rows = '1000000')",
-    ]
-    frame = session.read.schema(COLUMNS).json(str(inputs / "events"))
-    frame.selectExpr("*", *(f"{e} AS {n}" for n, (_, e) in COMPUTED.items())).createOrReplaceTempView("events")
-    wanted = {name: rows_of(session.sql(EMIT.sub("", q.spark or q.sql)).toArrow()) for name, q in queries.items()}
-    session.catalog.dropTempView("events")
-    problems = []
-    with headrace.connect(tmp_path / "state", spark=session) as hub:
-        hub.sql(";\n".join(declared))
-        statements: dict[str, str] = {}
-        for name, query in list(queries.items()):
-            statements[name] = f"CREATE PIPELINE {name} INTO m WITH (host = 'dedicated') AS {query.sql}"
-            if name in NOT_ON_THE_DEDICATED_HOST:
-                with pytest.raises(HeadraceError) as caught:
-                    hub.check(statements.pop(name))
-                assert caught.value.code == NOT_ON_THE_DEDICATED_HOST[name], name
-                del queries[name]
-        hub.sql(";\n".join(statements.values()))
-        assert hub.wait_until_end(600)
-        for name, query in queries.items():
-            status = hub.pipelines[name].status()
-            found = rows_of(hub.pipelines[name].results()) if status.state == "finished" else []
-            found = found if query.keys is None else last_per_group(found, query.keys)
-            try:
-                assert (status.state, status.error) == ("finished", "")
-                assert_same_rows(found, wanted[name], name)
-            except AssertionError as problem:
-                problems.append(f"{name}: {problem}")
     assert problems == []
 
 
