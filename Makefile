@@ -77,7 +77,7 @@ bench-driver: $(STAMP) ## The driver's CPU per epoch by rows, pipelines (to 1,00
 bench-scale: $(STAMP) ## The cost model, predicted against measured, the driver's work, and what larger clusters would need
 	@$(BIN)/python -m bench.scale $(if $(QUICK),--quick)
 
-bench-hosts: $(STAMP) ## 8 pipelines on the epoch host beside 8 plain Spark queries, and small epochs (8 minutes)
+bench-hosts: $(STAMP) ## Pipelines on the epoch and dedicated hosts beside plain Spark queries, and small epochs (12 minutes)
 	@$(BIN)/python -m bench.hosts
 
 bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines
@@ -182,9 +182,13 @@ soak-ingress: $(STAMP) ## Overload each backpressure strategy for SOAK_SECONDS=3
 soak-growth: $(STAMP) ## Create and drop pipelines for EPOCHS=2000 epochs: files, bytes and memory stay flat
 	@$(BIN)/python -m tests.soak.growth --epochs $(EPOCHS)
 
-.PHONY: soak-chains
-soak-chains: $(STAMP) ## Kill a run with a chain of streams, and check the sinks (5 minutes); the tests crash one in process
-	@HEADRACE_LONG=1 $(BIN)/python -m pytest -n 0 tests/e2e/test_chains_on_spark.py -k killed
+.PHONY: soak-hosts
+soak-hosts: $(STAMP) ## Kill runs with chains and with the dedicated host at each of their steps, and check the sinks (10 minutes)
+	@HEADRACE_LONG=1 $(BIN)/python -m pytest -n 0 tests/e2e/test_kill.py tests/e2e/test_chains_on_spark.py -k killed
+
+.PHONY: test-dedicated
+test-dedicated: $(STAMP) ## All tests of the dedicated host: every query beside Spark batch, its whole life (15 minutes)
+	@HEADRACE_LONG=1 $(BIN)/python -m pytest -n 0 tests/e2e/test_dedicated_host.py tests/e2e/test_dedicated_life.py
 
 .PHONY: dist first-hour test-matrix
 dist: $(STAMP) ## Build the wheel and the sdist, install the wheel into an empty environment and run the demo there

@@ -28,6 +28,7 @@ from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.plans import PlanStore
 from headrace.state.progress import read_applied
 from headrace.state.state_dir import StateDir
+from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRun
 from headrace.stream.host import QueryRequest
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.stream_status import StoredStream
@@ -139,6 +140,9 @@ class LocalHub:
     def launch(self, request: QueryRequest) -> LocalQuery:
         self.query = LocalQuery(request, self._parallelism)
         return self.query
+
+    def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
+        raise AssertionError("there is no Spark here")
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
         return _SteppingWaits(self, query, plans)

@@ -130,6 +130,8 @@ def shared(
                 if time.monotonic() - began > LIMIT_SECONDS:
                     raise TimeoutError(f"{stream.status().rows} of {given} rows after {LIMIT_SECONDS:g} s")
                 time.sleep(0.05)
+            if not hub.runtime("s").drain_dedicated(LIMIT_SECONDS):
+                raise TimeoutError(f"a pipeline on the dedicated host has not read all rows after {LIMIT_SECONDS:g} s")
             return time.monotonic() - began
 
         yield hub, run

@@ -10,8 +10,10 @@ from hypothesis.strategies import SearchStrategy
 from headrace.model.program import (
     ComputedColumn,
     Condition,
+    DedicatedQuery,
     Expression,
     FallibleExpression,
+    FeedInput,
     Growth,
     LateRows,
     Meaning,
@@ -128,6 +130,18 @@ spark_queries = st.builds(
     _few(st.tuples(st.integers(0, 99), st.integers(0, 99), texts, texts)),
     st.none() | micros,
 )
+feed_inputs = st.builds(
+    FeedInput, names, names, views, ring0_programs, schemas, st.none() | names, st.integers(0, 2**40)
+)
+dedicated_queries = st.builds(
+    DedicatedQuery,
+    texts,
+    st.lists(feed_inputs, min_size=1, max_size=2).map(tuple),
+    st.sampled_from(("append", "update")),
+    st.booleans(),
+    texts,
+    texts,
+)
 programs = st.builds(
     PipelineProgram,
     texts,
@@ -137,6 +151,7 @@ programs = st.builds(
     schemas,
     meanings,
     st.none() | spark_queries,
+    st.none() | dedicated_queries,
 )
 sinks = st.builds(SinkDef, names, texts, options, texts)
 metadata_columns = st.builds(MetadataColumn, st.integers(0, 20), names)

@@ -59,6 +59,7 @@ class Span:
 _OUR_WORDS = {
     "shared host": "The shared host computes pipelines in the tasks that read their stream; see docs/hosts.md.",
     "epoch host": "The epoch host runs a pipeline's query in Spark, once per epoch; see docs/hosts.md.",
+    "dedicated host": "The dedicated host runs a pipeline's query as a Spark streaming query; see docs/hosts.md.",
     "lane": "A lane is one part of a pipeline's groups, with their state; see docs/glossary.md.",
     "Ring 0": "Ring 0 is the part of a pipeline without state; see docs/glossary.md.",
     "Ring 1": "Ring 1 is the part of a pipeline with state; see docs/glossary.md.",
@@ -611,6 +612,10 @@ class UnknownInput(InternalError):
 
 class BadSavepoint(UserError):
     code = "BAD_SAVEPOINT"
+
+
+class SavepointTooSmall(UserError):
+    code = "SAVEPOINT_TOO_SMALL"
 
 
 class SavepointTimeout(ExternalError):

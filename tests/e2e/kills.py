@@ -19,10 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from headrace.state.progress import read_applied
 from tests.e2e.support import put, until
 
+# Some start Spark again and again, others run many streaming queries. There is a short version of each: in process
+# (`tests/shared/test_chains.py`), in the test of all hosts (`tests/e2e/test_kill.py`), or beside it.
+LONG = pytest.mark.skipif(
+    "HEADRACE_LONG" not in os.environ, reason="takes minutes: make soak-hosts or make test-dedicated"
+)
 # Every fault point of src/headrace.
 POINTS = (
     "after-offset-log",
@@ -33,11 +39,14 @@ POINTS = (
     "between-renames",
     "between-sinks",
     "after-manifests",
+    "after-feed-segment",
+    "after-feed-manifest",
+    "after-dedicated-staging",
+    "after-dedicated-commit",
+    "after-dedicated-progress",
 )
 # Fault points of sinks that this run does not have. Tests of those sinks fail there in process.
 ELSEWHERE = (
-    "after-feed-manifest",
-    "after-feed-segment",
     "after-roll-record",
     "between-delivery-and-cleanup",
     "between-messages-and-marker",
@@ -45,7 +54,14 @@ ELSEWHERE = (
     "between-roll-and-delete",
 )
 _START = datetime(2026, 1, 1, tzinfo=UTC)
-_SINKS = ("rows_parquet", "rows_jsonl", "rowsbyspark_parquet", "windows_parquet", "windows_jsonl")
+_SINKS = (
+    "rows_parquet",
+    "rows_jsonl",
+    "rowsbyspark_parquet",
+    "windows_parquet",
+    "windows_jsonl",
+    "windowsdedicated_parquet",
+)
 
 
 @dataclass
@@ -63,7 +79,7 @@ class Case:
 
     def prepare(self) -> Case:
         """Write the input, three files, and the script: a stateless and a windowed pipeline with two sinks each, one
-        on the epoch host, and dead letters for the records that are rejected by both."""
+        on the epoch host, one on the dedicated host, and dead letters for the records that are rejected by all."""
         lines = [line for i in range(self.rows) for line in self.lines(i)]
         third = len(lines) // 3
         for number in range(3):
@@ -83,6 +99,9 @@ class Case:
             "CREATE PIPELINE sparked INTO rowsbyspark_parquet WITH (host = 'epoch') AS "
             "SELECT id, k, v FROM s WHERE v % 3 <> 0",
             "CREATE PIPELINE counted INTO windows_parquet, windows_jsonl AS "
+            "SELECT unix_seconds(window.start) AS start, k, count(*) AS n, sum(v) AS total FROM s "
+            "GROUP BY window(ts, '10 seconds'), k",
+            "CREATE PIPELINE own INTO windowsdedicated_parquet WITH (host = 'dedicated') AS "
             "SELECT unix_seconds(window.start) AS start, k, count(*) AS n, sum(v) AS total FROM s "
             "GROUP BY window(ts, '10 seconds'), k",
         ]
@@ -120,7 +139,7 @@ class Case:
             start_new_session=True,
         )
 
-    def run(self, fault: str | None = None, seconds: float = 180) -> int:
+    def run(self, fault: str | None = None, seconds: float = 600) -> int:
         """The exit code of a run; -9 when it was killed. Nothing of it is left when this returns."""
         return self._ended(self.start(fault), seconds)
 
@@ -132,13 +151,13 @@ class Case:
             time.sleep(0.01)
         if child.poll() is None:
             os.kill(child.pid, how)
-        return self._ended(child, 180)
+        return self._ended(child, 400)
 
     def run_and_terminate_in_epoch(self, epoch: int) -> str:
         """A run that gets SIGTERM when it has planned `epoch` or a later one. Returns its standard error."""
         child = self._start_and_wait_for(epoch)
         os.kill(child.pid, signal.SIGTERM)
-        self._ended(child, 120)
+        self._ended(child, 400)
         return self.said
 
     def run_and_kill_in_epoch(self, epoch: int, seconds: float) -> None:
@@ -146,12 +165,12 @@ class Case:
         child = self._start_and_wait_for(epoch)
         time.sleep(seconds)
         os.kill(child.pid, signal.SIGKILL)
-        self._ended(child, 180)
+        self._ended(child, 400)
 
     def _start_and_wait_for(self, epoch: int) -> subprocess.Popen[str]:
         child = self.start()
         applied = self.root / "state" / "streams" / "s"
-        until(lambda: child.poll() is not None or planned(applied) >= epoch, f"epoch {epoch} is planned")
+        until(lambda: child.poll() is not None or planned(applied) >= epoch, f"epoch {epoch} is planned", 400)
         return child
 
     def _ended(self, child: subprocess.Popen[str], seconds: float) -> int:
@@ -163,7 +182,7 @@ class Case:
             child.communicate()
             raise
         self.said = errors
-        until(lambda: not session_of(child.pid), f"the processes of run {child.pid} are gone", 40)
+        until(lambda: not session_of(child.pid), f"the processes of run {child.pid} are gone", 120)
         assert child.returncode in (0, -signal.SIGKILL), errors
         return child.returncode
 

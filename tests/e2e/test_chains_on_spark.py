@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 import headrace
 from tests.e2e.chain_kills import ChainCase
 from tests.e2e.events import COLUMNS, DELAY, as_json, events
+from tests.e2e.kills import LONG
 from tests.e2e.support import assert_same_rows, put, rows_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_every_query_over_a_chain_gives_the_rows_of_spark_batch(spark: SparkSess
         assert_same_rows(found[name], wanted, name)
 
 
-@pytest.mark.skipif("HEADRACE_LONG" not in os.environ, reason="takes minutes: make soak-chains")
+@LONG
 def test_a_chain_that_is_killed_over_and_over_loses_and_doubles_nothing(tmp_path: Path) -> None:
     case = ChainCase(tmp_path, rows=900, epoch_bytes=8_000).prepare()
     # The driver dies when an epoch is in the feed and not yet in Spark's log; then between two outlets of a pipeline.

@@ -82,19 +82,21 @@ def test_two_executors_give_the_right_rows_although_one_is_killed_and_tasks_leav
         start_new_session=True,
     )
     try:
-        until(lambda: planned(case.root / "state" / "streams" / "s") >= 1 or child.poll() is not None, "it runs", 180)
+        until(lambda: planned(case.root / "state" / "streams" / "s") >= 1 or child.poll() is not None, "it runs", 600)
         kill_an_executor(child.pid)
-        _, errors = child.communicate(timeout=180)
+        _, errors = child.communicate(timeout=600)
     finally:
         for pid in session_of(child.pid) if child.poll() is None else []:
             os.kill(pid, signal.SIGKILL)
     assert child.returncode == 0, errors
     case.check()
-    until(lambda: not session_of(child.pid), "executors and workers are gone", 40)
+    until(lambda: not session_of(child.pid), "executors and workers are gone", 120)
     executors = {p.name for p in (home / "work").glob("app-*/*")}
     assert len(executors) > 2, "another one took the place of the one that was killed"
     touched = log.read_text().splitlines()
     # The spy was there: tasks read the input and staged files for the sinks.
     assert any(str(case.root / "in") in line for line in touched)
     assert any("_headrace/staging" in line for line in touched)
-    assert [line for line in touched if str(case.root / "state") in line] == []
+    state, feeds = str(case.root / "state"), str(case.root / "state" / "streams" / "s" / "feeds")
+    assert [line for line in touched if state in line and feeds not in line] == []
+    assert any(feeds in line for line in touched), "only the rows for the dedicated host are there"

@@ -306,7 +306,7 @@ def test_the_formatted_plan_is_sparks(hub: Hub) -> None:
 
 REFUSED = {
     "SELECT e.id, rand_of(v) AS r FROM events e": "NON_DETERMINISTIC",
-    "SELECT a.id FROM events a JOIN events b ON a.id = b.id": "UNSUPPORTED_STATEFUL",
+    "SELECT a.id FROM events a LEFT JOIN events b ON a.id = b.id": "UNSUPPORTED_STATEFUL",
     "SELECT id FROM events WHERE v > (SELECT avg(v) FROM events)": "UNSUPPORTED_STATEFUL",
     "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY v) AS n FROM events) WHERE n < 3": "UNSUPPORTED_STATEFUL",
     "SELECT d.name, soundex(e.kind) AS s FROM events e RIGHT JOIN dim d ON d.name = e.device": "UNSUPPORTED_STATEFUL",
@@ -335,11 +335,14 @@ def test_what_cannot_run_epoch_by_epoch_is_refused(hub: Hub, session: SparkSessi
 
 
 def test_a_forced_host_is_used_or_refused(hub: Hub) -> None:
-    hub.check("CREATE PIPELINE p INTO m WITH (host = 'shared') AS SELECT id FROM events")
+    for host in ("shared", "epoch", "dedicated"):
+        (planned,) = hub.sql(f"EXPLAIN CREATE PIPELINE p INTO m WITH (host = '{host}') AS SELECT id FROM events")
+        assert f"\nhost: {host} " in planned.text
     for option, query, code in [
         ("shared", "SELECT e.id FROM events e JOIN dim d ON e.device = d.name", "UNSUPPORTED_ON_SHARED"),
         ("epoch", "SELECT DISTINCT device FROM events", "UNSUPPORTED_ON_EPOCH"),
-        ("dedicated", "SELECT device FROM events", "BAD_OPTION"),
+        ("dedicated", "SELECT device, rand() AS r FROM events", "NON_DETERMINISTIC"),
+        ("anywhere", "SELECT device FROM events", "BAD_OPTION"),
     ]:
         with pytest.raises(HeadraceError) as caught:
             hub.check(f"CREATE PIPELINE p INTO m WITH (host = '{option}') AS {query}")

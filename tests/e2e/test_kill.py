@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.state.progress import read_progress
-from tests.e2e.kills import ELSEWHERE, POINTS, Case
+from tests.e2e.kills import ELSEWHERE, LONG, POINTS, Case
 from tests.state.test_savepoints import PLACES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -38,6 +38,25 @@ def test_a_run_that_is_killed_over_and_over_and_started_again_loses_and_doubles_
     # 6: a barrier row gets lost on its way to a lane: nothing of that epoch is committed, and it is run again.
     assert case.run("drop-barrier-row@9") == 0
     assert "MISSING_INPUT" in case.said and "task 0" in case.said
+    case.check()
+
+
+@LONG
+def test_a_query_on_the_dedicated_host_that_is_killed_at_each_of_its_steps_loses_and_doubles_nothing(
+    tmp_path: Path,
+) -> None:
+    case = Case(tmp_path, rows=2400, epoch_bytes=8_000).prepare()
+    # 1: the commit of an epoch has written the feed, and Spark has not logged the epoch.
+    assert case.run("after-feed-manifest@3") == -9
+    # 2: a batch has staged its rows in the sink.
+    assert case.run("after-dedicated-staging@2") == -9
+    # 3: the sink has committed the batch, and nothing else knows it.
+    assert case.run("after-dedicated-commit@2") == -9
+    # 4: its progress is stored, and Spark has not logged it.
+    assert case.run("after-dedicated-progress@2") == -9
+    # 5: a task has written a segment.
+    assert case.run("after-feed-segment@4") == -9
+    assert case.run() == 0
     case.check()
 
 

@@ -138,6 +138,7 @@ def test_what_a_crash_leaves_of_a_copy_is_deleted_when_the_hub_is_opened_again(h
         ("SELECT id FROM s WITH (timeout = 'soon')", "BAD_OPTION", "timeout = 'soon'"),
         ("SELECT id FROM s LIMIT 3 WITH (time_limit = '1s')", "UNKNOWN_OPTION", "time_limit = '1s'"),
         ("SELECT a FROM pushed LIMIT 3", "STREAM_IDLE", None),
+        ("SELECT s.id FROM s JOIN pushed ON s.id = pushed.a LIMIT 3", "UNSUPPORTED_STATEFUL", None),
     ],
 )
 def test_a_mistake_has_a_code_and_a_place(hub: Hub, query: str, code: str, place: str | None) -> None:

@@ -27,6 +27,7 @@ from headrace.state.catalog import Catalog
 from headrace.state.plans import PlanStore
 from headrace.state.progress import read_applied
 from headrace.state.state_dir import StateDir
+from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRun
 from headrace.stream.host import QueryRequest, StreamFailures
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.stream_status import StoredStream
@@ -154,6 +155,9 @@ class Chain:
         kept = self.checkpoints.setdefault(request.options["checkpoint"], Checkpoint())
         made = self.queries[request.stream.lower()] = MiniQuery(kept, request)
         return made
+
+    def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
+        raise AssertionError("there is no Spark here")
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
         return _Waits(self, query, plans)

@@ -49,6 +49,7 @@ from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import read_applied, read_progress
 from headrace.state.quarantine import read_quarantine
 from headrace.state.state_dir import StateDir
+from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRun
 from headrace.stream.host import QueryRequest
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.stream_status import StoredStream
@@ -329,6 +330,9 @@ class Mini:
     def launch(self, request: QueryRequest) -> MiniQuery:
         self.query = MiniQuery(self.checkpoint, request)
         return self.query
+
+    def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
+        raise AssertionError("there is no Spark here")
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
         return _SteppingWaits(self, query, plans)

@@ -16,6 +16,7 @@ from headrace.model.program import Meaning
 from headrace.state.catalog import Catalog
 from headrace.state.plans import PlanStore
 from headrace.state.state_dir import StateDir
+from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRun
 from headrace.stream.host import QueryRequest
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.waiting import QueryWaits
@@ -75,6 +76,9 @@ class RunningQueries:
         self._queries[request.stream] = query
         threading.Thread(target=self._run, args=(request.stream, query), daemon=True).start()
         return query
+
+    def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
+        raise AssertionError("there is no Spark here")
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
         return QueryWaits(query, plans)

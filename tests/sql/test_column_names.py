@@ -41,7 +41,7 @@ TEXTS = (
     "unix_timestamp(ts)", "from_unixtime(l)", "months_between(ts, ts)", "regexp_replace(s, 'a', 'b')",
     "regexp_extract(s, '(a)')", "mask(s)", "mask(s, 'Q')", "substring(s, 2)", "substr(s, 2)", "lpad(s, 5)",
     "str_to_map(s)", "sort_array(a)", "s LIKE 'a/%' ESCAPE '/'", "s ILIKE 'a/%' ESCAPE '/'",
-    "timestampdiff(second, ts, ts)", "ts + make_dt_interval(1)", "ts - make_ym_interval(1)", "string(i + 1)",
+    "ts + make_dt_interval(1)", "ts - make_ym_interval(1)", "string(i + 1)",
     "string(INTERVAL '1 2' DAY TO HOUR)", "from_json(s, 'x INT')", "from_json(s, 'MAP<STRING, INT>')",
     "coalesce(assert_true(b), 1)", "coalesce(raise_error(s), 1)",
     "count(*)", "count(1)", "sum(i + 1)", "count(DISTINCT i)", "count(i) FILTER (WHERE i > 1)", "avg(m)",

@@ -133,7 +133,6 @@ def code_at(made: Draft, script: str) -> tuple[str, str]:
         ("CREATE VIEW v AS SELECT id FROM s EMIT CHANGES", "SYNTAX_ERROR", "EMIT CHANGES"),
         ("CREATE TEMP VIEW v AS SELECT id FROM s", "SYNTAX_ERROR", "TEMP"),
         ("CREATE VIEW v AS SELECT id FROM s ORDER BY id", "UNBOUNDED_SORT", "ORDER"),
-        ("CREATE VIEW v AS SELECT id FROM s UNION ALL SELECT a FROM plain", "UNSUPPORTED_STATEFUL", "plain"),
         ("CREATE VIEW s AS SELECT id FROM warm", "ALREADY_EXISTS", "CREATE VIEW s AS SELECT id FROM warm"),
         ("CREATE VIEW warm AS SELECT id FROM s", "ALREADY_EXISTS", "CREATE VIEW warm AS SELECT id FROM s"),
         (

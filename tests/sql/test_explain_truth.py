@@ -22,7 +22,13 @@ from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import schema_of
 from headrace.model.program import PipelineDef
 from headrace.sql.plan import physical
-from headrace.sql.plan.physical import Physical, PhysicalAggregate, PhysicalSparkQuery
+from headrace.sql.plan.physical import (
+    Physical,
+    PhysicalAggregate,
+    PhysicalDedicatedQuery,
+    PhysicalFeed,
+    PhysicalSparkQuery,
+)
 from tests.e2e.support import put
 from tests.shared import mini as mini_spark
 from tests.shared.mini import Mini
@@ -167,5 +173,6 @@ def test_every_operator_has_evidence() -> None:
         for name, kind in vars(physical).items()
         if isinstance(kind, type) and issubclass(kind, Physical) and name.startswith("Physical")
     }
-    needs_spark = PhysicalSparkQuery.__name__  # tests/e2e/test_epoch_host.py runs it
-    assert known - {Physical.__name__, PhysicalAggregate.__name__, needs_spark} == EVIDENCE.keys()
+    # tests/e2e/test_epoch_host.py and tests/e2e/test_dedicated_life.py run these.
+    need_spark = {PhysicalSparkQuery.__name__, PhysicalFeed.__name__, PhysicalDedicatedQuery.__name__}
+    assert known - {Physical.__name__, PhysicalAggregate.__name__} - need_spark == EVIDENCE.keys()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.errors import HeadraceError, SparkRefused
+from headrace.errors import BadWindow, HeadraceError, SparkRefused, UnsupportedStateful
 from headrace.hub.redeclaring import same_pipeline
-from headrace.model.program import Meaning, PipelineDef
+from headrace.model.program import Meaning, OutputMode, PipelineDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema, View
 from headrace.sql import CreatePipeline, Planned, Select, explain, parse_script, plan_pipeline
 from headrace.sql.functions import spark_functions
 from headrace.sql.hosts.clock_calls import clock_calls, clock_edits
 from headrace.sql.hosts.query_tokens import blocker_in, may_need, names_read
 from headrace.sql.hosts.select_split import split_select
-from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable
+from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable, StreamingFindings, StreamRelation
 from headrace.sql.hosts.text_edits import edited
 from headrace.sql.parse.dialect import tokenize
 from headrace.sql.parse.syntax import ForeignQuery
@@ -37,6 +38,9 @@ class Checker:
     refuses: SparkRefused | None = None
     at_hand: bool = True
     asked: list[str] = field(default_factory=list)
+    streaming: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
+    streaming_blocker: Blocker | None = None
+    refuses_streaming: HeadraceError | None = None
 
     def check(self, sql: str, relation: str, schema: Schema) -> SparkFindings:
         self.asked.append(sql)
@@ -44,6 +48,15 @@ class Checker:
             raise self.refuses
         conditions = tuple(c.replace("NOW", str(len(self.asked))) for c in self.conditions)
         return SparkFindings(OUTPUT, self.columns, conditions, "e", self.tables, self.blocker, "a plan")
+
+    def check_streaming(
+        self, sql: str, relations: Sequence[StreamRelation], modes: Sequence[OutputMode]
+    ) -> StreamingFindings:
+        self.streaming.append((sql, tuple(r.name for r in relations), tuple(modes)))
+        if self.refuses_streaming is not None:
+            raise self.refuses_streaming
+        conditions = {r.name: (self.conditions, "e") for r in relations}
+        return StreamingFindings(OUTPUT, modes[0], False, conditions, self.streaming_blocker, "a plan")
 
 
 def plan(text: str, spark: Checker | None = None) -> Planned:
@@ -121,9 +134,12 @@ def test_no_function_of_spark_is_called_unknown_and_those_that_are_missing_here_
 
 
 @pytest.mark.parametrize("name", ["count_min_sketch", "approx_top_k", "hll_sketch_agg", "theta_union_agg"])
-def test_an_aggregate_that_only_spark_has_is_refused_also_without_spark(name: str) -> None:
-    assert code(f"SELECT {name}(id) AS r FROM s") == "UNSUPPORTED_STATEFUL"
-    assert code(f"SELECT k, {name}(id) AS r FROM s GROUP BY k") == "UNSUPPORTED_STATEFUL"
+def test_an_aggregate_that_only_spark_has_runs_on_the_dedicated_host_also_without_spark(name: str) -> None:
+    for query in (f"SELECT {name}(id) AS r FROM s", f"SELECT k, {name}(id) AS r FROM s GROUP BY k"):
+        planned = plan(query)
+        assert planned.choice.host == "dedicated"
+        assert name in planned.choice.expression
+        assert "not checked" in explain(planned, None)
 
 
 def test_a_comparison_that_fails_on_every_row_is_refused_although_spark_would_plan_it() -> None:
@@ -139,9 +155,11 @@ def test_the_reason_of_a_refusal_is_sparks_own_unless_ours_points_at_a_name() ->
     assert plan("SELECT no_such(id) FROM s", Checker()).choice.host == "epoch", "the session may have the function"
 
 
-def test_what_spark_finds_to_keep_state_is_refused_with_a_code() -> None:
-    for kind, wanted in (("stateful", "UNSUPPORTED_STATEFUL"), ("join", "UNSUPPORTED_STATEFUL")):
-        assert code(JOIN, Checker(blocker=Blocker(kind, "it"))) == wanted  # type: ignore[arg-type]
+def test_what_spark_finds_to_keep_state_runs_on_the_dedicated_host() -> None:
+    for kind in ("stateful", "join"):
+        planned = plan(JOIN, Checker(blocker=Blocker(kind, "it")))
+        assert planned.choice.host == "dedicated"
+        assert planned.choice.reason == "it needs state over several epochs"
     assert code(JOIN, Checker(blocker=Blocker("sort", "it", at=(0, 6)))) == "UNBOUNDED_SORT"
     assert code(JOIN, Checker(blocker=Blocker("random", "it"))) == "NON_DETERMINISTIC"
     forced = f"CREATE PIPELINE p INTO out WITH (host = 'epoch') AS {JOIN}"
@@ -183,10 +201,74 @@ SPLITS = {
 }
 
 
-def test_an_aggregate_that_the_rings_do_not_have_is_refused_without_asking_spark() -> None:
+def test_an_aggregate_that_the_rings_do_not_have_goes_to_the_dedicated_host_without_a_check_of_the_epoch_host() -> None:
     spark = Checker()
-    assert code("SELECT k, count_min_sketch(id, 0.1, 0.9, 3) AS h FROM s GROUP BY k", spark) == "UNSUPPORTED_STATEFUL"
-    assert spark.asked == []
+    planned = plan("SELECT k, count_min_sketch(id, 0.1, 0.9, 3) AS h FROM s GROUP BY k", spark)
+    assert (planned.choice.host, spark.asked) == ("dedicated", [])
+    assert [names for _, names, _ in spark.streaming] == [("s",)]
+
+
+TWO = "SELECT e.id, p.a FROM s e JOIN plain p ON e.id = p.a WHERE e.id > 3"
+
+
+def test_a_query_over_two_streams_runs_on_the_dedicated_host_with_one_feed_per_stream() -> None:
+    planned = plan(TWO, Checker(conditions=("(e.id > 3)", "(soundex_of(e.k) = 'x')")))
+    query = planned.program.dedicated
+    assert query is not None and planned.choice.host == "dedicated"
+    assert (planned.choice.expression, planned.program.output) == ("plain", OUTPUT)
+    first, second = query.inputs
+    assert (first.stream, first.relation, first.event_time) == ("s", "s", "ts")
+    assert first.ring0.filter is not None and "soundex_of" not in first.ring0.filter
+    assert set(first.staged.names) == {"id", "ts"}, "the columns that the query names, and the event time"
+    assert (second.stream, second.event_time) == ("plain", None)
+    made = PipelineDef("p", 7, (names().sinks["out"],), planned.program, 1)
+    assert made.streams == ("s", "plain")
+    part = made.on_stream("PLAIN")
+    assert (part.instance, part.program.stream, [s.kind for s in part.sinks]) == (7, "plain", ["feed"])
+    assert part.program.output == second.staged
+
+
+def test_a_window_over_the_union_of_two_streams_runs_on_the_dedicated_host() -> None:
+    both = "(SELECT id, ts FROM s UNION ALL SELECT a, current_timestamp() FROM plain)"
+    planned = plan(f"SELECT window.start AS w, count(*) AS n FROM {both} GROUP BY window(ts, '1 minute')", Checker())
+    assert planned.choice.host == "dedicated"
+    with pytest.raises(BadWindow):
+        plan("SELECT window.start AS w, count(*) AS n FROM s GROUP BY window(id, '1 minute')", Checker())
+
+
+def test_a_query_that_is_not_checked_yet_is_recognized_as_the_declared_one() -> None:
+    text = f"CREATE PIPELINE p INTO out AS {TWO}"
+    out = (names().sinks["out"],)
+    declared = PipelineDef("p", 7, out, plan(text, Checker(conditions=("(e.id > 3)",))).program, 1)
+    assert same_pipeline(PipelineDef("p", 9, out, plan(text).program, 1), declared)
+    other = plan(text.replace("> 3", "> 4")).program
+    assert not same_pipeline(PipelineDef("p", 9, out, other, 1), declared)
+
+
+def test_the_output_mode_follows_emit() -> None:
+    for emit, wanted in (("", ("append", "update")), (" EMIT CHANGES", ("update",)), (" EMIT ON CLOSE", ("append",))):
+        spark = Checker()
+        plan(f"SELECT k, count_min_sketch(id, 0.1, 0.9, 3) AS h FROM s GROUP BY k{emit}", spark)
+        assert spark.streaming[0][2] == wanted
+
+
+def test_what_no_host_runs_is_refused_with_a_code() -> None:
+    refused = UnsupportedStateful("Spark's streaming refuses it", at=(0, 6))
+    assert code(TWO, Checker(refuses_streaming=refused)) == "UNSUPPORTED_STATEFUL"
+    assert code(TWO, Checker(streaming_blocker=Blocker("random", "f()"))) == "NON_DETERMINISTIC"
+    assert code(TWO, Checker(streaming_blocker=Blocker("sort", "LIMIT"))) == "UNBOUNDED_SORT"
+    assert code(f"{TWO} ORDER BY 1", Checker()) == "UNBOUNDED_SORT"
+    assert code(TWO.replace("e.id,", "rand() AS r,"), Checker()) == "NON_DETERMINISTIC"
+    assert code(f"CREATE PIPELINE p INTO out WITH (host = 'shared') AS {TWO}", Checker()) == "UNSUPPORTED_ON_SHARED"
+    assert code(f"CREATE PIPELINE p INTO out WITH (host = 'epoch') AS {TWO}", Checker()) == "UNSUPPORTED_ON_EPOCH"
+
+
+def test_options_of_feeds_need_the_dedicated_host() -> None:
+    text = "CREATE PIPELINE p INTO out WITH (host = 'dedicated', backpressure = 'drop', feed_limit = '5mb') AS "
+    query = plan(text + "SELECT id FROM s", Checker()).program.dedicated
+    assert query is not None and (query.strategy, query.limit) == ("drop", "5mb")
+    assert code(text.replace("host = 'dedicated', ", "") + "SELECT id FROM s", Checker()) == "BAD_OPTION"
+    assert code(text.replace("'drop'", "'lose'") + "SELECT id FROM s", Checker()) == "BAD_OPTION"
 
 
 @pytest.mark.parametrize("text", SPLITS)
@@ -260,7 +342,9 @@ def test_a_plan_that_spark_has_not_checked_is_recognized_as_the_declared_one() -
 
 def test_a_table_that_spark_knows_is_not_reported_as_an_unknown_stream() -> None:
     query = "SELECT id FROM s UNION ALL SELECT weight FROM dim"
-    assert code(query, Checker(blocker=Blocker("join", "UNION ALL with a static table"))) == "UNSUPPORTED_STATEFUL"
+    blocked = Blocker("join", "UNION ALL with a static table")
+    refused = UnsupportedStateful("Spark's streaming refuses the query", resolved=True)
+    assert code(query, Checker(blocker=blocked, refuses_streaming=refused)) == "UNSUPPORTED_STATEFUL"
     assert code(query, Checker(refuses=SparkRefused("no table dim"))) == "UNKNOWN_STREAM"
 
 

@@ -25,6 +25,7 @@ from headrace.state.plans import PlanStore
 from headrace.state.progress import Debt
 from headrace.state.quarantine import Quarantine, Quarantined, change_quarantine, read_quarantine
 from headrace.state.state_dir import StateDir
+from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRun
 from headrace.stream.host import QueryRequest
 from headrace.stream.inflight import InFlight, epoch_limit
 from headrace.stream.intake import Intake
@@ -66,6 +67,9 @@ class Queries:
         self.launched.append(request.stream)
         self.ends[request.stream] = request.on_end
         return self
+
+    def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
+        raise AssertionError("there is no Spark here")
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
         return Waits(self, query, plans)

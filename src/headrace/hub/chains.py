@@ -9,6 +9,7 @@ functions make the definitions and find what is wrong with them; `headrace.hub.d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.base.unknown import unknown
@@ -165,22 +166,29 @@ def _changed(stream: StreamDef, how: str, span: Span) -> SchemaChanged:
     )
 
 
-def refuse_cycle(catalog: Catalog, stream: StreamDef, reads: str, span: Span) -> None:
-    """Raise CyclicStreams if a pipeline that feeds `stream` reads `reads`, and that is made of `stream`."""
-    path = [reads]
-    while True:
-        below = catalog.stream(path[-1])
-        if path[-1].lower() == stream.name.lower():
+def refuse_cycle(catalog: Catalog, stream: StreamDef, reads: Sequence[str], span: Span) -> None:
+    """Raise CyclicStreams if a pipeline that feeds `stream` reads `reads`, and one of these is made of `stream`."""
+    paths, seen = [[name] for name in reads], set[str]()
+    while paths:
+        path = paths.pop()
+        name = path[-1].lower()
+        if name == stream.name.lower():
             raise CyclicStreams(
                 f"stream {stream.name} would be made of itself: {' <- '.join(path)}",
                 advice="A pipeline can only feed streams that it does not read, directly or through others.",
                 span=span,
                 name=stream.name,
             )
-        producer = None if below is None or below.fed_by is None else catalog.pipeline(below.fed_by)
-        if producer is None or producer.definition.program.stream in path:
-            return
-        path.append(producer.definition.program.stream)
+        if name not in seen:
+            seen.add(name)
+            paths += [[*path, below] for below in made_of(catalog, name)]
+
+
+def made_of(catalog: Catalog, stream: str) -> tuple[str, ...]:
+    """The streams that the pipeline reads which feeds `stream`. Empty for a stream with a source of its own."""
+    found = catalog.stream(stream)
+    producer = None if found is None or found.fed_by is None else catalog.pipeline(found.fed_by)
+    return () if producer is None else producer.definition.streams
 
 
 def refuse_other_stream(catalog: Catalog, name: str, pipeline: str, span: Span) -> None:
@@ -244,27 +252,15 @@ def unchecked_input(statement: CreatePipeline | Select, catalog: Catalog) -> Str
 def in_order(catalog: Catalog, streams: list[str]) -> list[str]:
     """The streams, each after those that it is made of."""
 
-    def depth(name: str) -> int:
-        found, seen = 0, set[str]()
-        while name.lower() not in seen:
-            seen.add(name.lower())
-            stream = catalog.stream(name)
-            producer = None if stream is None or stream.fed_by is None else catalog.pipeline(stream.fed_by)
-            if producer is None:
-                return found
-            found, name = found + 1, producer.definition.program.stream
-        return found
+    def depth(name: str) -> int:  # there is no cycle
+        return 1 + max((depth(below) for below in made_of(catalog, name)), default=0)
 
     return sorted(streams, key=depth)
 
 
 def connected(catalog: Catalog, stream: str) -> set[str]:
     """The streams, in lower case, that are made of `stream`, and those that it is made of."""
-    links = [
-        (s.name.lower(), producer.definition.program.stream.lower())
-        for s in catalog.streams.values()
-        if s.fed_by is not None and (producer := catalog.pipeline(s.fed_by)) is not None
-    ]
+    links = [(name.lower(), below.lower()) for name in catalog.streams for below in made_of(catalog, name)]
     found = {stream.lower()}
     while more := {name for link in links if found & set(link) for name in link} - found:
         found |= more

@@ -181,7 +181,7 @@ def _reason(catalog: Catalog, status: StreamStatus) -> str:
         return status.problem.split("\n")[0]
     if status.state == "running":
         return f"read by {', '.join(status.subscribers)}" if status.subscribers else "its first epoch is being planned"
-    mine = [r for r in catalog.pipelines.values() if r.definition.program.stream.lower() == status.name.lower()]
+    mine = list(catalog.of_stream(status.name))
     return "runs again with the next hub" if any(r.desired == "running" for r in mine) else "no pipeline reads it"
 
 

@@ -27,6 +27,7 @@ from headrace.errors import (
     UnknownBucket,
     UnknownTopic,
     UnreadableDirectory,
+    UnsupportedStateful,
     UnwritablePath,
 )
 from headrace.hub.chains import (
@@ -262,10 +263,11 @@ class Draft:
             else:
                 self._leave(old)
                 answer = replaced_pipeline(new, kept_state=False)
-        for stream in streams:
-            self.catalog = self.catalog.with_stream(stream)
+        for made in streams:
+            self.catalog = self.catalog.with_stream(made)
         self.catalog = self.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
-        self._touch(new.program.stream, wait=True)
+        for stream in new.streams:
+            self._touch(stream, wait=True)
         return answer
 
     @_apply.register
@@ -377,6 +379,8 @@ class Draft:
     def _outlet_streams(self, statement: CreatePipeline, planned: Planned) -> list[StreamDef]:
         """The streams that a pipeline feeds: those that its statement names, and those that are declared already."""
         found = {stream.name.lower(): stream for stream in self.catalog.fed_by(statement.name)}
+        if found or statement.streams:
+            _refuse_dedicated_outlet(planned, statement.span)
         for outlet in statement.streams:
             self._refuse_taken("view", outlet.name, outlet.span)
             refuse_other_stream(self.catalog, outlet.name, statement.name, outlet.span)
@@ -385,7 +389,7 @@ class Draft:
                 raise exists("stream", old.name, outlet.span)
             found[outlet.name.lower()] = old or new
         for stream in found.values():
-            refuse_cycle(self.catalog, stream, planned.program.stream, statement.span)
+            refuse_cycle(self.catalog, stream, planned.program.streams, statement.span)
         return list(found.values())
 
     @_apply.register
@@ -402,7 +406,8 @@ class Draft:
             continues = old.fed_by is not None and keeps_progress(old, new)
             if not (statement.or_replace and continues):
                 raise stream_exists(old, continues, statement.span)
-        refuse_cycle(self.catalog, new, record.definition.program.stream, statement.span)
+        _refuse_dedicated_outlet(planned, statement.span)
+        refuse_cycle(self.catalog, new, record.definition.streams, statement.span)
         feed = feed_of(new, planned, statement.span)
         definition = without_feed(record.definition, new)
         self._redefine(record, replace(definition, sinks=(*definition.sinks, feed)))
@@ -423,7 +428,8 @@ class Draft:
         """Change the outlets of a pipeline. It keeps its instance and its state."""
         self.catalog = self.catalog.with_pipeline(replace(record, definition=definition))
         if record.desired == "running":
-            self._touch(definition.program.stream, wait=True)
+            for stream in definition.streams:
+                self._touch(stream, wait=True)
 
     def _resume(self, record: PipelineRecord) -> Result:
         """CREATE of a pipeline as it is declared: one that failed is started again, without state."""
@@ -499,13 +505,15 @@ class Draft:
     @_apply.register
     def _(self, statement: StartPipeline) -> Result:
         record = require_pipeline(self.catalog, statement.name, statement.span)
-        name, stream = record.definition.name, record.definition.program.stream
-        trouble = query_trouble(self.streams, stream)
-        note = f"; stream {stream} was {trouble}, its query is started again" if trouble else ""
+        name = record.definition.name
+        found = {stream: query_trouble(self.streams, stream) for stream in record.definition.streams}
+        trouble = {stream: state for stream, state in found.items() if state}
+        note = "".join(f"; stream {s} was {state}, its query is started again" for s, state in trouble.items())
         running = record.desired == "running" and not record.detached
         if running and not trouble:
             return Result(f"pipeline {name} is running")
-        self._touch(stream, wait=True, revive=bool(trouble))
+        for stream, state in found.items():
+            self._touch(stream, wait=True, revive=bool(state))
         if running:
             return Result(f"pipeline {name} goes on{note}")
         self._start(record)
@@ -516,15 +524,19 @@ class Draft:
         record = require_pipeline(self.catalog, statement.name, statement.span)
         if record.desired != "running":
             return Result(f"pipeline {record.definition.name} is not running")
-        now, stream = statement.mode == "now", record.definition.program.stream
+        now, running = statement.mode == "now", record.attached
         stopping = record.to("stopping", f"STOP PIPELINE {statement.mode.upper()}")
+        if now:  # its state is dropped
+            stopping = replace(stopping, definition=_without_state(stopping.definition))
         self.catalog = self.catalog.with_pipeline(stopping)
-        self.catalog = self.catalog.with_end(record.attached, flush=statement.close_windows, drop=now)
-        change = self._touch(stream, wait=not now)
-        if now:
-            self._set(replace(change, quick=(*change.quick, record.attached)))
-        else:
-            self._set(replace(change, graceful=(*change.graceful, record.attached)))
+        self.catalog = self.catalog.with_end(running, flush=statement.close_windows, drop=now)
+        for stream in running.streams:
+            change = self._touch(stream, wait=not now)
+            part = running.on_stream(stream)
+            if now:
+                self._set(replace(change, quick=(*change.quick, part)))
+            else:
+                self._set(replace(change, graceful=(*change.graceful, part)))
         return Result(f"stopped pipeline {record.definition.name}")
 
     @_apply.register
@@ -574,17 +586,19 @@ class Draft:
     def _start(self, record: PipelineRecord) -> None:
         if record.desired == "failed":  # its state may be that of half an epoch, so its exit removes all of it
             self._leave(record)
-        definition = record.definition
+        definition = record.definition if record.desired != "failed" else _without_state(record.definition)
         self.catalog = self.catalog.without_stop(definition.instance)
-        change = self._touch(definition.program.stream, wait=True)
-        self._set(replace(change, graceful=tuple(p for p in change.graceful if p.instance != definition.instance)))
+        for stream in definition.streams:
+            change = self._touch(stream, wait=True)
+            self._set(replace(change, graceful=tuple(p for p in change.graceful if p.instance != definition.instance)))
         again = replace(record, definition=replace(definition, generation=definition.generation + 1), detached={})
         self.catalog = self.catalog.with_pipeline(again.to("starting", "START PIPELINE"))
 
     def _leave(self, record: PipelineRecord) -> None:
         """End an instance. Its state is dropped, and open windows emit nothing."""
         self.catalog = self.catalog.with_end(record.definition, flush=False)
-        self._touch(record.definition.program.stream, wait=True)
+        for stream in record.definition.streams:
+            self._touch(stream, wait=True)
 
     def _touch(self, stream: str, *, wait: bool, revive: bool = False) -> StreamChange:
         """Give a stream a new plan."""
@@ -600,6 +614,23 @@ class Draft:
 def _same_time(old: StreamDef, new: StreamDef) -> bool:
     """True if two streams have the same event time and watermark."""
     return (old.event_time, old.delay_us) == (new.event_time, new.delay_us)
+
+
+def _refuse_dedicated_outlet(planned: Planned, span: Span) -> None:
+    """Raise UnsupportedStateful if a stream is to be made of the output of a query on the dedicated host."""
+    if planned.program.dedicated is not None:
+        raise UnsupportedStateful(
+            "no stream can be made of the output of a pipeline on the dedicated host",
+            advice="Write the output to files or a topic, and create a stream over them.",
+            span=span,
+        )
+
+
+def _without_state(pipeline: PipelineDef) -> PipelineDef:
+    """`pipeline`, whose next generation begins without state if its query runs on the dedicated host."""
+    if pipeline.program.dedicated is None:
+        return pipeline
+    return replace(pipeline, fresh=pipeline.generation + 1)
 
 
 def _with_absolute_path(stream: StreamDef) -> StreamDef:

@@ -18,6 +18,7 @@ from headrace.model.spark_options import SparkOptions
 from headrace.state.catalog import Catalog
 from headrace.state.plans import PlanStore
 from headrace.state.state_dir import StateDir
+from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRun
 from headrace.stream.host import Query, QueryRequest
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.waiting import QueryWaits
@@ -50,6 +51,10 @@ class QueryLauncher(Protocol):
 
     def launch(self, request: QueryRequest) -> Query:
         """Start a query, after the engine if need be."""
+        ...
+
+    def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
+        """Start the query of a pipeline on the dedicated host, after the engine if need be."""
         ...
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
@@ -119,6 +124,19 @@ class SparkLauncher:
             ended=request.on_end,
             planner=request.planner_pid,
             members=request.pipelines,
+        )
+
+    def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
+        from headrace.spark.dedicated_run import DedicatedSparkQuery
+
+        return DedicatedSparkQuery(
+            self._running(),
+            directory=request.directory,
+            committer=request.committer,
+            places=request.places,
+            pipeline=request.pipeline,
+            ended=request.on_end,
+            tend=request.tend,
         )
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from headrace.base.durable import private_directory, write_atomic
 from headrace.base.options import Option, duration
-from headrace.errors import HeadraceError, PipelineFailed, StreamIdle, UnboundedSort
+from headrace.errors import HeadraceError, PipelineFailed, StreamIdle, UnboundedSort, UnsupportedStateful
 from headrace.hub.draft import Draft
 from headrace.hub.effects import DeclaredScript, ScriptEffects
 from headrace.hub.reconciler import Reconciler
@@ -57,7 +57,8 @@ class LookPlan:
 
 
 def plan_look(draft: Draft, statement: Select) -> LookPlan:
-    """Plan a look, and add it to the catalog of the draft. Raises what CREATE PIPELINE would raise, and StreamIdle."""
+    """Plan a look, and add it to the catalog of the draft. Raises what CREATE PIPELINE would raise, StreamIdle,
+    and UnsupportedStateful for a query that only the dedicated host can run."""
     query, limit = cut_limit(statement)
     if limit is not None and not 0 <= limit <= MAX_ROWS:
         raise UnboundedSort(
@@ -70,6 +71,13 @@ def plan_look(draft: Draft, statement: Select) -> LookPlan:
     name = f"select-{uuid.uuid4().hex[:12]}"
     sink = SinkDef(name, "memory", {"max_rows": str(max(1, limit))})
     pipeline = draft.planned_select(query, name, sink)
+    if pipeline.program.dedicated is not None:
+        raise UnsupportedStateful(
+            "this SELECT needs a streaming query of its own, and a look has none",
+            advice="Create a pipeline with this query and a sink of type memory, and read its results. Or SELECT from "
+            "one of its streams.",
+            span=statement.span,
+        )
     stream = draft.catalog.streams[pipeline.program.stream.lower()]
     copied = not draft.catalog.running(stream.name)
     if copied and stream.fed_by is not None:

@@ -103,7 +103,12 @@ class Stream:
         >>> hub.streams["sensors"].sync() > 0
         True
         """
-        return self._hub.runtime(self.name).barrier(SYNC_TEST).result(timeout).epoch
+        deadline = time.monotonic() + timeout
+        runtime = self._hub.runtime(self.name)
+        epoch = runtime.barrier(SYNC_TEST).result(timeout).epoch
+        if not runtime.drain_dedicated(max(0.1, deadline - time.monotonic())):
+            raise TimeoutError(f"a pipeline on the dedicated host did not read stream {self.name} in {timeout:g} s")
+        return epoch
 
     def ping(self) -> int:
         """Ask the committer for its newest epoch, without waiting for rows.
@@ -244,7 +249,7 @@ class Pipeline(PySparkNames):
         runtime = self._hub.runtime(definition.program.stream)
         for candidate, _ in definition.outlets:
             if candidate.kind == "memory" and (sink is None or candidate.name.lower() == sink.lower()):
-                held: Any = runtime.committer.sink(definition, candidate.name)
+                held: Any = runtime.sink(definition, candidate.name)
                 table: pa.Table = held.read()
                 return table
         raise UnknownSink(

@@ -15,6 +15,7 @@ from headrace.sql import LiveStream
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.plans import PlanStore
 from headrace.state.progress import PipelineProgress, Progress, read_applied
+from headrace.stream.dedicated_status import DedicatedState, dedicated_counts
 
 _SHOULD_RUN = ("created", "starting", "running")
 
@@ -52,6 +53,8 @@ class ObservedStream(Protocol):
     def spent_ms(self, instance: int) -> float | None: ...
 
     def notes(self, pipeline: PipelineDef) -> dict[str, str]: ...
+
+    def dedicated_state(self, instance: int) -> DedicatedState: ...
 
 
 class ObservedStreams(Protocol):
@@ -103,6 +106,8 @@ def pipeline_status(record: PipelineRecord, runtime: ObservedStream) -> Pipeline
     ill = runtime.state in ("retrying", "dead") and record.state in _SHOULD_RUN
     counted = progress.pipelines.get(str(definition.instance), PipelineProgress())
     away = counted.epoch is not None and record.desired != "running"
+    if definition.program.dedicated is not None:
+        return _dedicated_status(record, runtime, counted, missed=progress.rows - counted.seen_rows if away else 0)
     return PipelineStatus(
         name=definition.name,
         stream=runtime.stream.name,
@@ -124,6 +129,39 @@ def pipeline_status(record: PipelineRecord, runtime: ObservedStream) -> Pipeline
         rows_in=counted.rows_in,
         rejected=counted.bad if policy_of(runtime.stream) in ("skip", "dead_letter") else 0,
         host=definition.program.host,
+    )
+
+
+def _dedicated_status(
+    record: PipelineRecord, runtime: ObservedStream, counted: PipelineProgress, missed: int
+) -> PipelineStatus:
+    """The status of a pipeline on the dedicated host. Counters of its input are those of its first stream."""
+    definition, query = record.definition, runtime.dedicated_state(record.definition.instance)
+    counts = dedicated_counts(definition, runtime.directory.parent.parent)
+    state, ill = _shown_state(record, runtime), record.state in _SHOULD_RUN
+    if query.problem and state in _SHOULD_RUN:
+        state = "retrying"
+    return PipelineStatus(
+        name=definition.name,
+        stream=runtime.stream.name,
+        state=state,
+        instance=definition.instance,
+        rows_out=counts.rows_out,
+        late=counts.late,
+        bad=counted.bad,
+        groups=0,
+        epoch_ms=query.batch_ms,
+        missed_rows=counted.missed_rows + missed + counts.skipped,
+        gaps=list(counted.gaps),
+        error=record.error or (query.problem or runtime.problem if ill else ""),
+        detached=dict(record.detached),
+        changes=[change for change in record.history if change.at],
+        rows_in=counted.rows_in,
+        rejected=counted.bad if policy_of(runtime.stream) in ("skip", "dead_letter") else 0,
+        host="dedicated",
+        waiting_rows=counts.waiting,
+        dropped_rows=counts.dropped,
+        other_streams=list(definition.streams[1:]),
     )
 
 

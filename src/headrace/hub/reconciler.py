@@ -21,6 +21,7 @@ from headrace.errors import DiskFull, HeadraceError, StateUnavailable, StopTimeo
 from headrace.hub.chains import connected, in_order
 from headrace.hub.damage import DamagedStreams, stored_failures
 from headrace.hub.declarations import Declarations
+from headrace.hub.dedicated_pipelines import DedicatedPipelines
 from headrace.hub.effects import DeclaredScript, ScriptEffects, StreamChange
 from headrace.hub.failure_records import FailureRecords
 from headrace.hub.launcher import QueryLauncher
@@ -29,7 +30,8 @@ from headrace.hub.reserve import Reserve
 from headrace.hub.rollout import PublishedPlan, Rollout
 from headrace.hub.runtimes import Runtimes
 from headrace.ingress.gateway_service import GatewayService
-from headrace.model.program import StreamDef
+from headrace.model.program import PipelineDef, StreamDef
+from headrace.sinks import DriverSink
 from headrace.sinks.feed_log import make_fed_stream
 from headrace.sources import keeps_progress
 from headrace.state import savepoints
@@ -40,6 +42,8 @@ from headrace.state.sealing import seal_directory, seal_savepoints
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import StateDir
 from headrace.state.undo import take_back, withdrawn
+from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRun
+from headrace.stream.dedicated_status import DedicatedState
 from headrace.stream.host import Query, QueryRequest, StreamFailures
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.runtime import StreamRuntime
@@ -73,6 +77,7 @@ class Reconciler:
         self._runtimes = Runtimes(self.declarations, self._state, self)
         self._damaged = DamagedStreams(self.declarations, self._runtimes)
         self._failures = FailureRecords(self.declarations)
+        self.dedicated = DedicatedPipelines(self.declarations, self.stream_directory, self)
         self._background = BackgroundQueue(self._runtimes.show_trouble)
         self.reserve = Reserve(self._state.path, self._background)
         self._rollout = Rollout(
@@ -110,6 +115,7 @@ class Reconciler:
             steps.callback(self.gateway.stop)
             for runtime in self._runtimes.all():
                 steps.callback(runtime.close)
+            steps.callback(self.dedicated.close)
         self._background.join(timeout=5)
 
     # --- the host of its streams ------------------------------------------------------------------
@@ -118,6 +124,35 @@ class Reconciler:
         """Start a query of a stream."""
         self.declarations.require_open()
         return self._launcher.launch(request)
+
+    def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
+        """Start the query of a pipeline on the dedicated host."""
+        self.declarations.require_open()
+        return self._launcher.launch_dedicated(request)
+
+    def dedicated_failed(self, pipeline: PipelineDef, failure: str, detached: dict[str, str]) -> None:
+        """The query of a pipeline on the dedicated host failed, or lost sinks."""
+        failed = {pipeline.run: failure} if failure else {}
+        lost = {pipeline.run: detached} if detached else {}
+        self.report(StreamFailures(pipeline.program.stream, failed, lost))
+
+    def dedicated_sink(self, pipeline: PipelineDef, name: str) -> DriverSink | None:
+        """A sink of a pipeline on the dedicated host; None for other pipelines."""
+        found = self.dedicated.get(pipeline)
+        return None if found is None else found.committer.sinks.of(pipeline, name)
+
+    def drain_dedicated(self, stream: str, timeout: float) -> bool:
+        """Wait until pipelines on the dedicated host have read the rows of a stream."""
+        return self.dedicated.drain([stream], timeout)
+
+    def dedicated_state(self, instance: int) -> DedicatedState:
+        """What the query of a pipeline on the dedicated host does now."""
+        known = self.dedicated.known(instance)
+        return DedicatedState() if known is None else DedicatedState(known.trouble[1], known.batch_ms)
+
+    def reveal(self, secret: str) -> str:
+        """The value of a secret in a sink's options."""
+        return self.vault.reveal(secret)
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
         """Waits for a query of a stream."""
@@ -142,14 +177,19 @@ class Reconciler:
     def drop_failed(self, failures: StreamFailures) -> None:
         """Drop failed pipelines from the next plan version. Their error is kept."""
         if self._failures.failed(failures):
-            self._replan(failures.stream)
+            self._replan(*self._streams_of(failures))
+
+    def _streams_of(self, failures: StreamFailures) -> list[str]:
+        """The streams whose plans the failed pipelines are in: the one that reports, and those that a join reads."""
+        known = [r.definition for r in self.catalog.of_stream(failures.stream) if r.definition.run in failures.failed]
+        return list(dict.fromkeys([failures.stream.lower(), *(s.lower() for d in known for s in d.streams)]))
 
     def _detach(self, failures: StreamFailures) -> None:
         if self._failures.detached(failures):
             self._replan(failures.stream)
 
-    def _replan(self, stream: str) -> None:
-        self.reconcile([StreamChange(stream.lower(), start=False)])
+    def _replan(self, *streams: str) -> None:
+        self.reconcile([StreamChange(stream.lower(), start=False) for stream in streams])
 
     def _on_notice(self, notice: Notice) -> None:
         runtime = self._runtimes.known(notice.stream)
@@ -186,6 +226,7 @@ class Reconciler:
             self._launcher.ready()  # without Spark no stream can run, so that is an error of opening the hub
         for stream in self.catalog.streams:
             self._read_failures(stream)
+        self.dedicated.sweep()
         self.reserve.with_room(self.declarations.reopened)
         with state_errors(self._state.path):
             self._make_feeds()
@@ -290,6 +331,8 @@ class Reconciler:
                     runtime.note_trouble(problem.render())
                 if not pipelines:
                     runtime.stop()
+        with contextlib.suppress(HeadraceError):  # the failure of the script is raised
+            self.dedicated.align()
 
     def _forget(self, streams: Collection[str]) -> None:
         """Delete streams with their pipelines. Under the lock."""
@@ -307,12 +350,19 @@ class Reconciler:
         pipelines miss nothing. Any other problem does not keep the other streams from their plans.
         """
         problems: list[Exception] = []
+        if not changes:  # a script that only asks waits for nothing
+            return
+        with _collecting(problems), state_errors(self._state.path):
+            self.dedicated.prepare()
         phases: dict[int, list[StreamChange]] = {0: [], 1: [], 2: []}
         for change in sorted(changes, key=lambda c: c.stream):
             phases[self._phase(change)].append(change)
         for phase in phases.values():
             if not any(map(_rolls_back, problems)):
                 self._reconcile_phase(phase, problems)
+        if not any(map(_rolls_back, problems)):
+            with _collecting(problems):
+                self.dedicated.align()
         if problems:
             raise _most_important(problems)
 
@@ -364,6 +414,8 @@ class Reconciler:
                         raise savepoints.too_late(streams, timeout)
                     streams = self._to_copy(stream)
                 reserved.enter_context(self.reservations.reserve(streams))
+                self.dedicated.require_whole(streams)
+            reserved.enter_context(self.dedicated.paused(streams))
             return savepoints.take(
                 target, streams, catalog=self.declarations.current, timeout=timeout, vault=self.vault
             )

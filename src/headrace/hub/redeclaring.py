@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from headrace.errors import AlreadyExists, InUse, Span
 from headrace.hub.results import Result
-from headrace.model.program import PipelineDef, PipelineProgram, StreamDef
+from headrace.model.program import DedicatedQuery, PipelineDef, PipelineProgram, StreamDef
 from headrace.sources import SOURCES
 
 
@@ -28,6 +28,7 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
         generation=declared.generation,
         pooled=declared.pooled,
         views=declared.views,
+        fresh=declared.fresh,
     )
     if _same_unchecked(new.program, declared.program):
         alike = replace(alike, program=declared.program)
@@ -37,13 +38,23 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
 def _same_unchecked(new: PipelineProgram, declared: PipelineProgram) -> bool:
     """True if a program that Spark has not checked is the declared one. Such a program has no output and no conditions
     of Spark yet: its text and its groups tell. `headrace run` checks its script before Spark starts."""
-    if new.spark is None or declared.spark is None or len(new.output):
+    if len(new.output) or new.stream.lower() != declared.stream.lower() or new.meaning != declared.meaning:
+        return False
+    if new.dedicated is not None and declared.dedicated is not None:
+        return _same_query(new.dedicated, declared.dedicated)
+    if new.spark is None or declared.spark is None:
         return False
     mine, theirs = replace(new.spark, tables=(), staged=declared.spark.staged), replace(declared.spark, tables=())
     groups = new.ring1 is None or (new.ring0, new.ring1) == (declared.ring0, declared.ring1)
-    return (
-        mine == theirs and groups and new.stream.lower() == declared.stream.lower() and new.meaning == declared.meaning
-    )
+    return mine == theirs and groups
+
+
+def _same_query(new: DedicatedQuery, declared: DedicatedQuery) -> bool:
+    """True if a query for the dedicated host that Spark has not checked is the declared one. Spark chooses the output
+    mode of a query without EMIT, and whether it is a DISTINCT."""
+    inputs = [i.stream.lower() for i in new.inputs] == [i.stream.lower() for i in declared.inputs]
+    mode = new.mode in ("append", declared.mode)
+    return inputs and mode and (new.sql, new.strategy, new.limit) == (declared.sql, declared.strategy, declared.limit)
 
 
 def kept(kind: str, name: str, same: bool) -> Result:
@@ -76,7 +87,7 @@ def replaced(stream: StreamDef) -> Result:
 
 def replaced_pipeline(new: PipelineDef, *, kept_state: bool) -> Result:
     """The answer to CREATE OR REPLACE PIPELINE over another definition: what became of its state."""
-    if new.program.ring1 is None and not kept_state:
+    if new.program.host != "dedicated" and new.program.ring1 is None and not kept_state:
         state = "it keeps no state, and gets the rows from now on"
     elif kept_state:
         state = "it goes on with the state of the old one"

@@ -14,8 +14,10 @@ from functools import partial
 from headrace.errors import ExternalError, StreamFailed
 from headrace.hub.reconciler import Reconciler
 from headrace.model.status import Waited
+from headrace.stream.host import StreamFailures
 from headrace.stream.runtime import StreamRuntime
 
+FOR_EVER = 10.0**9
 _log = logging.getLogger(__name__)
 
 
@@ -44,6 +46,8 @@ class Shutdown:
                         return False
                 except StreamFailed as problem:
                     dead[runtime] = problem
+        if not self._finish_dedicated(_left(deadline)):
+            return False
         for first in dead.values():
             raise first
         return True
@@ -63,7 +67,9 @@ class Shutdown:
             if not runtime.started:  # its last pipeline has left
                 return True
             pipelines = reconciler.catalog.running(runtime.stream.name)
-            version = runtime.end(pipelines)
+            own = {p.instance for p in pipelines if reconciler.catalog.is_dedicated(p.instance)}
+            # A join waits for the end of all of its streams, also of one that got no row since its last end.
+            version = runtime.end(pipelines, again=bool(own))
         if not runtime.wait_exhausted(_left(deadline)):
             return False
         with reconciler.lock:
@@ -71,7 +77,21 @@ class Shutdown:
                 return False
             if runtime.plans.current() == version:
                 runtime.stop()
-                reconciler.declarations.finished(pipelines)
+                # Others have rows in their feeds, and windows that are open.
+                reconciler.declarations.finished([p for p in pipelines if p.instance not in own])
+        return True
+
+    def _finish_dedicated(self, timeout: float | None) -> bool:
+        """Let pipelines on the dedicated host read what their streams have left in the feeds. They have finished then,
+        not before: a run ends when no pipeline is left that runs. False if time ran out."""
+        reconciler = self._reconciler
+        found = reconciler.dedicated.finish(FOR_EVER if timeout is None else timeout)
+        if found is None:
+            return False
+        for pipeline, problem in found.failed:  # also when the queue that records failures is not there yet
+            reconciler.drop_failed(StreamFailures(pipeline.program.stream, {pipeline.run: problem}, {}))
+        with reconciler.lock:
+            reconciler.declarations.finished(found.done)
         return True
 
     def drain(self, timeout: float, on_waited: Callable[[Waited], None] | None = None) -> bool:

@@ -16,7 +16,7 @@ batches, Ring 1 (`headrace.ring1`) its `ring1` part on partial aggregates. Nothi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from headrace.model.codec import stored_as
@@ -201,7 +201,9 @@ class Meaning:
     time_zone: str = "UTC"
 
 
-Host = Literal["shared", "epoch"]
+Host = Literal["shared", "epoch", "dedicated"]
+OutputMode = Literal["append", "update"]
+FEED = "feed"  # the kind and the name of the sink that hands rows to another query
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,40 @@ class SparkQuery:
     refresh_us: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FeedInput:
+    """A stream that a query on the dedicated host reads under the name `relation`. Ring 0 of the stream runs `ring0`,
+    and hands rows with the columns `staged` to the query through a feed. `event_time` names the column of `staged` that
+    has the event time, None if the stream has none; the watermark is `delay_us` behind it."""
+
+    stream: str
+    relation: str
+    view: View
+    ring0: Ring0Program
+    staged: Schema
+    event_time: str | None = None
+    delay_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DedicatedQuery:
+    """The part of a program that a streaming query of its own runs (the dedicated host). `sql` is Spark SQL over the
+    relations of `inputs`. With `distinct`, a row is emitted at its first occurrence only. `strategy` and `limit` say
+    what happens when the query is slower than its streams (`headrace.sinks.feed_sink`)."""
+
+    sql: str
+    inputs: tuple[FeedInput, ...]
+    mode: OutputMode = "append"
+    distinct: bool = False
+    strategy: str = "spill"
+    limit: str = ""
+
+    @property
+    def closes(self) -> bool:
+        """True if it waits for a watermark before it emits, so that the end of its input closes what is open."""
+        return self.mode == "append" and any(given.event_time is not None for given in self.inputs)
+
+
 Family = tuple[Meaning, Window | None, tuple[str, ...]]
 
 
@@ -229,7 +265,8 @@ Family = tuple[Meaning, Window | None, tuple[str, ...]]
 class PipelineProgram:
     """A compiled pipeline. `view` lists the columns that must be decoded. Only the planner computes it.
 
-    With `spark`, the rings do not write to the sinks: they stage rows, and Spark computes `output` from them.
+    With `spark`, the rings do not write to the sinks: they stage rows, and Spark computes `output` from them. With
+    `dedicated`, `stream`, `view` and `ring0` are those of its first input, and a query of its own computes `output`.
     """
 
     stream: str
@@ -239,10 +276,18 @@ class PipelineProgram:
     output: Schema
     meaning: Meaning = field(default_factory=Meaning)
     spark: SparkQuery | None = None
+    dedicated: DedicatedQuery | None = None
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that it reads."""
+        return (self.stream,) if self.dedicated is None else tuple(i.stream for i in self.dedicated.inputs)
 
     @property
     def host(self) -> Host:
         """Where the pipeline runs."""
+        if self.dedicated is not None:
+            return "dedicated"
         return "shared" if self.spark is None else "epoch"
 
     @property
@@ -389,7 +434,8 @@ class PipelineDef:
     group. `late` is None when late rows are only counted. `generation` counts how often it was started again: a sink
     that was detached in an earlier generation is written to again. `pooled` is false for instances of releases before
     pools: each of their lanes is a key of its own in Spark's state. `views` are those that its query reads, as they
-    were when it was declared.
+    were when it was declared. `fresh` is the generation with which a query on the dedicated host last began without
+    state.
     """
 
     name: str
@@ -405,6 +451,25 @@ class PipelineDef:
     max_group_values: int = MAX_GROUP_VALUES
     pooled: bool = False
     views: tuple[ViewDef, ...] = ()
+    fresh: int = 0
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that it reads."""
+        return self.program.streams
+
+    def on_stream(self, stream: str) -> PipelineDef:
+        """Its part in the plan of one of its streams. On the dedicated host that is a pipeline which writes to a feed,
+        under the same instance; else it is the pipeline itself."""
+        query = self.program.dedicated
+        if query is None:
+            return self
+        given = next(i for i in query.inputs if i.stream.lower() == stream.lower())
+        program = PipelineProgram(
+            given.stream, given.view, given.ring0, ring1=None, output=given.staged, meaning=self.program.meaning
+        )
+        options = {"strategy": query.strategy} | ({"limit": query.limit} if query.limit else {})
+        return replace(self, program=program, sinks=(SinkDef(FEED, FEED, options),), late=None, views=(), buckets=1)
 
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:

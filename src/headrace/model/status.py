@@ -212,7 +212,8 @@ class StreamStatus(HtmlTable):
     the current epoch has taken so far, None between epochs. `waiting_for` says what it waits for: planning, tasks, or
     the commit of a sink. `phases` are the milliseconds of the newest epoch by phase: planning (by headrace and Spark),
     reading and decoding, ring0 (pipelines in the slowest task), state (Spark's scheduling, the shuffle and Ring 1), and
-    sinks (the commit). `barrier` is the newest barrier of a user, with the epoch that carried it.
+    sinks (the commit). `barrier` is the newest barrier of a user, with the epoch that carried it. `paused_by` are the
+    pipelines on the dedicated host that the stream waits for: it reads nothing until they have caught up.
 
     >>> status = hub.streams["sensors"].status()
     >>> status.state, status.rows, status.columns_declared
@@ -252,6 +253,7 @@ class StreamStatus(HtmlTable):
     bad_files: dict[str, str] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     barrier: str = ""
+    paused_by: list[str] = field(default_factory=list)
     dead_letter_sink: str = ""
 
     @property
@@ -320,7 +322,9 @@ class PipelineStatus(HtmlTable):
     - `state` is retrying or dead when its stream is. If no hub is open, a pipeline that should run is "stopped, runs
       again with the next hub". `changes` lists its newest states with reason and time.
     - `detached` lists sinks that failed and get no more rows, with the reason.
-    - `host` is where it runs: shared or epoch (docs/hosts.md).
+    - `host` is where it runs: shared, epoch or dedicated (docs/hosts.md). On the dedicated host, `waiting_rows` are
+      rows of its streams that are not in its sinks yet, `dropped_rows` found no room (backpressure 'drop'), and
+      `other_streams` are the streams that it reads beside `stream`.
 
     >>> status = hub.pipelines["by_minute"].status()
     >>> status.state, status.rows_in, status.rows_out, status.groups
@@ -347,6 +351,9 @@ class PipelineStatus(HtmlTable):
     rows_in: int = 0
     rejected: int = 0
     host: str = "shared"
+    waiting_rows: int = 0
+    dropped_rows: int = 0
+    other_streams: list[str] = field(default_factory=list)
 
     @property
     def losses(self) -> list[str]:
@@ -356,7 +363,13 @@ class PipelineStatus(HtmlTable):
         []
         """
         nulled = self.bad - self.rejected
-        counts = {"late": self.late, "rejected": self.rejected, "with bad values": nulled, "missed": self.missed_rows}
+        counts = {
+            "late": self.late,
+            "rejected": self.rejected,
+            "with bad values": nulled,
+            "missed": self.missed_rows,
+            "dropped": self.dropped_rows,
+        }
         return [f"{count:,} {what}" for what, count in counts.items() if count]
 
     @property

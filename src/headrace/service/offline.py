@@ -17,6 +17,7 @@ from headrace.state.plans import PlanStore
 from headrace.state.progress import Progress, ProgressView, read_progress
 from headrace.state.sealing import read_sealed
 from headrace.state.state_dir import StateDir, require_known_format
+from headrace.stream.dedicated_status import DedicatedState
 from headrace.stream.intake import read_dropped
 from headrace.stream.stream_status import QueryFacts, StoredStream
 
@@ -83,6 +84,10 @@ class OfflineRuntime:
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """Empty: only a running hub has open sinks."""
         return {}
+
+    def dedicated_state(self, instance: int) -> DedicatedState:
+        """Nothing: no query runs."""
+        return DedicatedState()
 
     def ingress(self) -> dict[str, Any]:
         return {}

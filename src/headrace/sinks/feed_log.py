@@ -88,7 +88,8 @@ class FeedSegment:
 @dataclass(frozen=True, slots=True)
 class FeedEpoch:
     """One committed epoch of the stream in the feed. (checkpoint, instance, epoch) is the key of the epoch's output,
-    and `digest` identifies its input. `dropped` counts the rows, and `dropped_bytes` the bytes, that found no room."""
+    and `digest` identifies its input. `dropped` counts the rows of the epoch, and `dropped_bytes` the bytes, that found
+    no room, and `dropped_so_far` the rows of all epochs up to it."""
 
     position: int
     checkpoint: str
@@ -100,6 +101,7 @@ class FeedEpoch:
     ending: bool = False
     dropped: int = 0
     dropped_bytes: int = 0
+    dropped_so_far: int = 0
     version: int = 1
 
     @property
@@ -204,6 +206,11 @@ class FeedLog:
         found = self.positions()
         return self.epoch(found[-1]) if found else None
 
+    def dropped(self) -> int:
+        """The rows that found no room, since the feed began."""
+        newest = self.newest()
+        return 0 if newest is None else newest.dropped_so_far
+
     def backlog(self, position: int | None = None) -> FeedBacklog:
         """What waits from `position` on, or for the slowest consumer; without a consumer all that is kept."""
         kept = self.positions()
@@ -223,15 +230,22 @@ class FeedLog:
     # --- consumers --------------------------------------------------------------------------------
 
     def register(self, consumer: str, position: int = 0) -> int:
-        """Add a consumer that needs everything from `position` on, or from the first epoch that is kept. Returns its
-        position. A consumer that is known already keeps its own."""
+        """Add a consumer that needs everything from `position` on, or from the first epoch whose rows are kept.
+        Returns its position. A consumer that is known already keeps its own."""
         known = self.position_of(consumer)
         if known is not None:
             return known
-        kept = self.positions()
-        at = max(position, kept[0]) if kept else position
+        at, end = max(position, self.needed_from() or 0), self.end()
+        while at < end and not self._has_rows(at):
+            at += 1
         self._write(consumer, at)
         return at
+
+    def _has_rows(self, position: int) -> bool:
+        """True if the epoch at a position is kept with all of its rows."""
+        if not self.path(position).exists():
+            return False
+        return all((self.segments / s.file).exists() for s in self.epoch(position).segments)
 
     def advance(self, consumer: str, position: int) -> None:
         """The consumer needs nothing before `position` any more, not even after a crash. It never goes back."""
@@ -268,24 +282,24 @@ class FeedLog:
         return min(self.consumers().values(), default=None)
 
     def trim(self) -> None:
-        """Delete the epochs that no consumer needs. Segments go first: after a crash the manifest still names what is
-        left, and the next call goes on."""
+        """Delete the epochs that no consumer needs. The manifest before the first needed one stays, so that a consumer
+        can see how its last epoch ended. Segments go first: after a crash the manifest still names what is left, and
+        the next call goes on."""
         needed = self.needed_from()
         if needed is None:
             return
         kept = self.positions()
         with state_errors(self.directory):
             newest = self.epoch(kept[-1]) if kept else None
-            for position in kept[:-1]:
-                if position >= needed or (newest is not None and newest.same_epoch(self.epoch(position))):
+            for position in kept:
+                if position >= needed:
                     break
-                for directory in {(self.segments / s.file).parent for s in self.epoch(position).segments}:
+                epoch = self.epoch(position)
+                for directory in {(self.segments / s.file).parent for s in epoch.segments}:
                     shutil.rmtree(directory, ignore_errors=True)
-                self.path(position).unlink(missing_ok=True)
-            # The newest manifests stay, their rows need not: the stream may run its newest epoch again.
-            for position in self.positions():
-                for segment in self.epoch(position).segments if position < needed else ():
-                    (self.segments / segment.file).unlink(missing_ok=True)
+                # The manifests of the newest epoch stay: the stream may run it again.
+                if position < needed - 1 and newest is not None and not newest.same_epoch(epoch):
+                    self.path(position).unlink(missing_ok=True)
 
     def _consumer(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:

@@ -34,6 +34,7 @@ from headrace.base.durable import fsync, private_directory
 from headrace.base.faults import fault_point
 from headrace.base.options import choice, integer, option, size, text
 from headrace.errors import EpochMismatch
+from headrace.model.program import FEED as NAME
 from headrace.model.program import PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import store, stored
@@ -52,7 +53,6 @@ from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.sink_paths import SinkPaths, writing
 from headrace.sinks.staged_sink import StagedSettings
 
-NAME = "feed"
 FeedStrategy = Literal["spill", "pause", "drop"]
 # A feed in memory would have about this much: the strategy `pause` keeps the consumer close behind.
 PAUSE_BYTES = 64 * 1024 * 1024
@@ -102,7 +102,7 @@ class FeedSettings(StagedSettings):
 
 
 def feed_settings(sink: SinkDef) -> FeedSettings:
-    """The settings of a feed that has its staging directory (`headrace.sinks.staging`)."""
+    """The settings of a feed."""
     return FEED.settings_of(sink.options)
 
 
@@ -277,7 +277,7 @@ class FeedSink:
         segments = tuple(FeedSegment(*json.loads(s.file)) for s in staged if s.file)
         newest, mark = log.newest(), key.mark
         watermark = self._settings.event_time(None if mark is None else mark.watermark)
-        before = None if newest is None else newest.watermark
+        before, dropped = (None, 0) if newest is None else (newest.watermark, newest.dropped_so_far)
         if before is not None and (watermark is None or watermark < before):
             watermark = before
         made = FeedEpoch(
@@ -289,10 +289,12 @@ class FeedSink:
             watermark=watermark,
             segments=segments,
             ending=mark is not None and mark.ending,
+            dropped_so_far=dropped,
         )
         waiting = log.backlog().bytes if segments and self._settings.strategy == "drop" else 0
         if waiting and waiting + made.bytes > self._settings.most:  # an empty feed takes an epoch of any size
-            return replace(made, segments=(), dropped=made.rows, dropped_bytes=made.bytes)
+            so_far = dropped + made.rows
+            return replace(made, segments=(), dropped=made.rows, dropped_bytes=made.bytes, dropped_so_far=so_far)
         return made
 
     def _prepare(self, key: SinkKey, log: FeedLog) -> None:

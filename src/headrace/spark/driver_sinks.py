@@ -30,6 +30,10 @@ class DriverSinks:
         self._sinks: dict[tuple[int, str], DriverSink] = {}
         self.in_use = ""
 
+    def moved(self, checkpoint: str) -> None:
+        """Write under the keys of another checkpoint from now on. Sinks that are open keep their rows."""
+        self._checkpoint = checkpoint
+
     @property
     def opened(self) -> list[tuple[int, str]]:
         """The sinks that are open, by instance and name. Dead letters are under `STREAM_LANE`."""

@@ -44,7 +44,12 @@ class EpochCommit:
         require_same_epoch(before, self._epoch, self._digest)
         self._plan = plans.load(found.first.plan)
         self.members = members_of(self._plan, found.first.leaving)
-        self._mark = EpochMark(watermark_after(self._plan, found, before), found.first.ending)
+        self._watermark = watermark_after(self._plan, found, before)
+        staying = {p.instance for p in self._plan.pipelines}
+        flushed = {e.pipeline.instance for e in self._plan.left if e.flush}
+        gone = set(found.first.leaving) - staying
+        self._closing = flushed & gone
+        self._dropped = {e.pipeline.instance for e in self._plan.left if e.drop} & gone
         self._failed: Failures = {}
         self._quit: set[int] = set()
         self._delivered: dict[int, Delivered] = {}
@@ -155,7 +160,11 @@ class EpochCommit:
         return found
 
     def _key(self, instance: int) -> SinkKey:
-        return replace(self._sinks.key(instance, self._epoch, self._digest), mark=self._mark)
+        ending = self._found.first.ending or instance in self._closing
+        key = self._sinks.key(instance, self._epoch, self._digest)
+        if instance in self._dropped:  # what it kept may be deleted already, so nothing is written for it
+            return key
+        return replace(key, mark=EpochMark(self._watermark, ending))
 
     def _verify(self) -> None:
         for p in self.members.values():

@@ -8,16 +8,20 @@ internal to Spark 4; `tests/e2e/test_epoch_host.py` fails when one of them chang
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.model.schema import Schema
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
 OFFSET = 2  # the position of the user's text in what is parsed
 _BATCH_ROWS, _BATCH_BYTES = 1 << 20, 64 << 20
+_LATE = "numRowsDroppedByWatermark"
 
 
 def parse_query(spark: SparkSession, sql: str) -> Any:
@@ -27,17 +31,52 @@ def parse_query(spark: SparkSession, sql: str) -> Any:
 
 
 def query_over(spark: SparkSession, parsed: Any, relation: str, rows: DataFrame) -> DataFrame:
-    """The analyzed query, in which the name `relation` means `rows`. It is a common table expression, which hides
-    tables and views of the same name. Raises AnalysisException."""
+    """The analyzed query, in which the name `relation` means `rows`. Raises AnalysisException."""
+    return query_over_all(spark, parsed, {relation: rows})
+
+
+def query_over_all(spark: SparkSession, parsed: Any, relations: Mapping[str, DataFrame]) -> DataFrame:
+    """The analyzed query over relations with these names. They are common table expressions, which hide tables and
+    views of the same name. Raises AnalysisException."""
     jvm: Any = spark._jvm
     plans = jvm.org.apache.spark.sql.catalyst.plans.logical
-    alias = _module(jvm, "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias").apply(
-        relation, rows._jdf.queryExecution().analyzed()
-    )
+    alias = _module(jvm, "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias")
     declared = jvm.java.util.ArrayList()
-    declared.add(jvm.scala.Tuple3(relation, alias, jvm.scala.Option.empty()))
+    for name, rows in relations.items():
+        named = alias.apply(name, rows._jdf.queryExecution().analyzed())
+        declared.add(jvm.scala.Tuple3(name, named, jvm.scala.Option.empty()))
     whole = plans.UnresolvedWith(parsed, jvm.scala.jdk.javaapi.CollectionConverters.asScala(declared).toSeq(), False)
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(_inner(spark), whole), spark)
+
+
+def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    """A plan of the JVM as a data frame."""
+    jvm: Any = spark._jvm
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(_inner(spark), plan), spark)
+
+
+def distinct_input(frame: DataFrame) -> DataFrame | None:
+    """The rows of a query of which it returns the distinct ones; None if it is not such a query."""
+    analyzed: Any = frame._jdf.queryExecution().analyzed()
+    return frame_of(frame.sparkSession, analyzed.child()) if str(analyzed.nodeName()) == "Distinct" else None
+
+
+def refuse_streaming(frame: DataFrame, mode: str) -> None:
+    """Raise AnalysisException if Spark refuses the query as a streaming query with this output mode."""
+    jvm: Any = frame.sparkSession._jvm
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    wanted = modes.Update() if mode == "update" else modes.Append()
+    checker = _module(jvm, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
+    checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), wanted)
+
+
+def late_rows(query: StreamingQuery) -> int:
+    """How many rows the stateful operators of a streaming query dropped as late in its newest batch, from the metrics
+    of the plan. Right inside foreachBatch, when the rows of the batch were read."""
+    inner: Any = query
+    execution: Any = inner._jsq.streamingQuery().lastExecution()
+    found = (node.metrics().get(_LATE) for node in walk_tree(execution.executedPlan()))
+    return sum(int(metric.get().value()) for metric in found if metric.isDefined())
 
 
 def fetch(frame: DataFrame, output: Schema) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Asks Spark's analyzer and optimizer about the query of a pipeline on the epoch host. Nothing is run.
+"""Asks Spark's analyzer and optimizer about the query of a pipeline on the epoch or dedicated host. Nothing is run.
 
 The query is analyzed over a relation without rows that Spark takes for a stream. So every node of the plan says whether
 it reads the stream, and a node that does must be one that works row by row. The optimizer then shows which columns of
@@ -8,27 +8,41 @@ the relation the query needs, and which conditions it can push down to it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headrace.errors import DuplicateName, SparkRefused, UnknownType
+from headrace.errors import DuplicateName, SparkRefused, UnknownType, UnsupportedStateful
+from headrace.model.program import OutputMode
 from headrace.model.schema import Field, Schema, parse_type
-from headrace.spark.jvm_plans import OFFSET, parse_query, query_over, seq, walk_tree
+from headrace.spark.jvm_plans import (
+    OFFSET,
+    distinct_input,
+    parse_query,
+    query_over,
+    query_over_all,
+    refuse_streaming,
+    seq,
+    walk_tree,
+)
 from headrace.spark.passed_columns import passed_columns
 from headrace.spark.query_failures import condition_of, spark_says
 from headrace.spark.query_log import muted
 from headrace.spark.staged_input import spark_schema
-from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable
+from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable, StreamingFindings, StreamRelation
 
 # What these rules do depends on the rows of static tables, and those may change after the pipeline is created. The last
 # one adds conditions that the user did not write.
 _CONTENT_RULES = ",".join(
     f"org.apache.spark.sql.catalyst.optimizer.{rule}"
     for rule in ("PropagateEmptyRelation", "ConvertToLocalRelation", "InferFiltersFromConstraints")
+)
+_STREAMING_ADVICE = (
+    "Joins of streams need a watermark on both sides and a condition on event time for outer rows; windows need the "
+    "event time; groups without a window need EMIT CHANGES."
 )
 # Nodes that give the same rows however the stream is cut into epochs.
 _ROW_BY_ROW = frozenset(
@@ -58,6 +72,13 @@ class QueryChecker:
         with self._lock, muted():
             return _Check(self._session(), sql, relation, schema).findings()
 
+    def check_streaming(
+        self, sql: str, relations: Sequence[StreamRelation], modes: Sequence[OutputMode]
+    ) -> StreamingFindings:
+        """See `headrace.sql.hosts.spark_checker.SparkChecker`."""
+        with self._lock, muted():
+            return _StreamingCheck(self._session(), sql, relations).findings_in(modes)
+
 
 class _Check:
     """The check of one query."""
@@ -86,13 +107,16 @@ class _Check:
             if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
                 blocker = Blocker("join", "a subquery over the stream", "", self._at_context(problem))
                 return SparkFindings(Schema(()), (), (), "", (), blocker, "")
-            raise SparkRefused(
-                spark_says(problem),
-                advice="Spark checks the names and types of this query. Tables, views and functions must exist in the "
-                "hub's session: headrace.connect(spark=...).",
-                condition=condition_of(problem),
-                at=self._at_context(problem),
-            ) from None
+            raise self._refused(problem) from None
+
+    def _refused(self, problem: Exception) -> SparkRefused:
+        return SparkRefused(
+            spark_says(problem),
+            advice="Spark checks the names and types of this query. Tables, views and functions must exist in the "
+            "hub's session: headrace.connect(spark=...).",
+            condition=condition_of(problem),
+            at=self._at_context(problem),
+        )
 
     def _at_context(self, problem: Exception) -> tuple[int, int] | None:
         """The range of the user's text that Spark points at."""
@@ -246,6 +270,105 @@ class _Check:
                 at = (at[0], at[0] + _name_length(self.sql[at[0] : at[1]], len(parts)))
             found.append(StaticTable(name, at, aliased))
         return tuple(found)
+
+
+class _StreamingCheck(_Check):
+    """The check of a query that is to run as a streaming query."""
+
+    def __init__(self, spark: SparkSession, sql: str, relations: Sequence[StreamRelation]) -> None:
+        super().__init__(spark, sql, relations[0].name, relations[0].schema)
+        self.relations = relations
+
+    def findings_in(self, modes: Sequence[OutputMode]) -> StreamingFindings:
+        """What Spark says about the query in the first of these output modes that it allows."""
+        try:
+            self.parsed = parse_query(self.spark, self.sql)
+            bare = {r.name: _endless(self.spark, spark_schema(r.schema)) for r in self.relations}
+            timed = {r.name: watermarked(bare[r.name], r.event_time, r.delay_us) for r in self.relations}
+            frame = query_over_all(self.spark, self.parsed, timed)
+            output = self._output(frame.schema)
+            blocker = self._refused_part(frame._jdf.queryExecution().analyzed())
+            if blocker is not None:
+                return StreamingFindings(output, "append", False, {}, blocker, "")
+            if self._reads_variable(frame._jdf.queryExecution().analyzed()):
+                raise UnsupportedStateful(
+                    "the query reads a variable of the session, which a query on the dedicated host does not see",
+                    advice="Write the value into the query.",
+                    resolved=True,
+                )
+            rows = distinct_input(frame)
+            mode = self._mode(frame if rows is None else rows.dropDuplicates(), modes)
+            plan = self._optimized(query_over_all(self.spark, self.parsed, bare)._jdf.queryExecution().analyzed())
+            text = str(plan.toString()).rstrip()
+            return StreamingFindings(output, mode, rows is not None, self._conditions_of(plan, bare), None, text)
+        except (AnalysisException, ParseException) as problem:
+            if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
+                blocker = Blocker("join", "a subquery over a stream", "", self._at_context(problem))
+                return StreamingFindings(Schema(()), "append", False, {}, blocker, "")
+            raise self._refused(problem) from None
+
+    def _mode(self, frame: DataFrame, modes: Sequence[OutputMode]) -> OutputMode:
+        first: Exception | None = None
+        for mode in modes:
+            try:
+                refuse_streaming(frame, mode)
+                return mode
+            except AnalysisException as problem:
+                first = first or problem
+        assert first is not None, "there is at least one output mode"
+        raise UnsupportedStateful(
+            f"Spark's streaming refuses the query: {spark_says(first)}",
+            advice=_STREAMING_ADVICE,
+            condition=condition_of(first),
+            at=self._at_context(first),
+            resolved=True,
+        ) from None
+
+    def _refused_part(self, plan: Any) -> Blocker | None:
+        """A part that gives other rows in a re-run, or that no stream has: a random function, a sort."""
+        if not plan.isStreaming():
+            return Blocker("stateful", "a query that reads no stream")
+        for node in walk_tree(plan):
+            name, streaming = str(node.nodeName()), bool(node.isStreaming())
+            if not streaming:
+                continue
+            for expression in seq(node.expressions()):
+                if not expression.deterministic():
+                    guilty = _random_part(expression)
+                    return Blocker("random", f"{guilty.prettyName()}()", str(guilty.sql()), self._range(guilty))
+            if name in _SORTS:
+                return Blocker("sort", _SORTS[name], _SORTS[name], self._range(node))
+            if any(inner.isStreaming() for inner in seq(node.subqueries())):
+                return Blocker("join", "a subquery over a stream", "", self._range(node))
+        return None
+
+    def _conditions_of(self, plan: Any, frames: Mapping[str, DataFrame]) -> dict[str, tuple[tuple[str, ...], str]]:
+        """The conditions directly above each relation that the query reads once. One that it reads twice has none: a
+        row may matter to either place."""
+        names = {
+            attribute.exprId().id(): name
+            for name, frame in frames.items()
+            for attribute in seq(frame._jdf.queryExecution().analyzed().output())
+        }
+        found: dict[str, tuple[tuple[str, ...], str]] = {}
+        leaves = [
+            (p, leaf) for p, leaf in _with_parents(plan) if leaf.nodeName() == "LogicalRDD" and leaf.isStreaming()
+        ]
+        if len(leaves) != len(frames):
+            return {}
+        for parents, leaf in leaves:
+            owners = {names.get(attribute.exprId().id()) for attribute in seq(leaf.output())}
+            name = owners.pop() if len(owners) == 1 else None
+            if name is not None:
+                found[name] = _conditions(parents)
+        return found
+
+
+def watermarked(rows: DataFrame, event_time: str | None, delay_us: int) -> DataFrame:
+    """`rows` with the watermark of their stream, if that has one."""
+    if event_time is None:
+        return rows
+    return rows.withWatermark(event_time, f"{delay_us} microseconds")
 
 
 def _name_length(text: str, parts: int) -> int:

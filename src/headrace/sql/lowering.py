@@ -26,6 +26,8 @@ from headrace.sql.plan.physical import (
     Physical,
     PhysicalAggregate,
     PhysicalCommit,
+    PhysicalDedicatedQuery,
+    PhysicalFeed,
     PhysicalFilter,
     PhysicalGenerate,
     PhysicalMergeAggregate,
@@ -86,6 +88,19 @@ def lower_epoch_query(rings: Physical, program: PipelineProgram, sinks: tuple[Si
         PhysicalSink(node, sink, SINKS[sink.kind].guarantee_of(sink), in_lanes, in_query=True) for sink in sinks
     )
     return PhysicalCommit(writers, in_lanes) if sinks else node
+
+
+def lower_dedicated(rings: tuple[Physical, ...], program: PipelineProgram, sinks: tuple[SinkDef, ...]) -> Physical:
+    """The physical plan of a pipeline on the dedicated host. `rings` are the plans that feed it, one per stream."""
+    query = program.dedicated
+    if query is None:
+        raise InternalError("a pipeline on the dedicated host has a query of its own")
+    feeds = tuple(PhysicalFeed(plan, given.relation) for plan, given in zip(rings, query.inputs, strict=True))
+    node = PhysicalDedicatedQuery(feeds, query.sql, query.mode)
+    writers = tuple(
+        PhysicalSink(node, sink, SINKS[sink.kind].guarantee_of(sink), in_lanes=False, in_query=True) for sink in sinks
+    )
+    return PhysicalCommit(writers, in_lanes=False) if sinks else node
 
 
 def _runs_in_next(shape: Shape, generation: Generation) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.base.options import Option, choice, duration, integer, text
+from headrace.base.options import Option, choice, duration, integer, size, text
 from headrace.base.unknown import unknown
 from headrace.errors import BadOption, DuplicateName, UnknownSink
 from headrace.model.program import (
@@ -24,8 +24,21 @@ from headrace.sql.parse.statements import CreatePipeline, Select
 PIPELINE_OPTIONS = (
     Option(
         "host",
-        choice("shared", "epoch"),
-        help="the host that runs the query: 'shared' or 'epoch'; without it the planner chooses",
+        choice("shared", "epoch", "dedicated"),
+        help="the host that runs the query: 'shared', 'epoch' or 'dedicated'; without it the planner chooses",
+    ),
+    Option(
+        "backpressure",
+        choice("spill", "pause", "drop"),
+        default="spill",
+        help="what happens when a query on the dedicated host is slower than its streams: 'spill' keeps rows on disk "
+        "up to feed_limit and then pauses the streams (default), 'pause' pauses them early, 'drop' drops rows and "
+        "counts them",
+    ),
+    Option(
+        "feed_limit",
+        size,
+        help="how many bytes may wait for a query on the dedicated host (default 4GB with 'spill', else 64MB)",
     ),
     Option(
         "static_refresh",
@@ -56,6 +69,8 @@ class PipelineOptions:
     max_group_values: int = MAX_GROUP_VALUES
     late: LateRows | None = None
     static_refresh: int | None = None
+    backpressure: str = "spill"
+    feed_limit: str = ""
 
 
 def chosen_host(statement: CreatePipeline | Select) -> Host | None:
@@ -80,6 +95,14 @@ def read_pipeline_options(
             span=statement.spans["static_refresh"],
             option="static_refresh",
         )
+    for name in ("backpressure", "feed_limit"):
+        if name in statement.options and program.dedicated is None:
+            raise BadOption(
+                f"{name} has no effect: the query runs on the {program.host} host",
+                advice=f"Remove {name}, or use WITH (host = 'dedicated').",
+                span=statement.spans[name],
+                option=name,
+            )
     if "max_groups" in statement.options and program.ring1 is None:
         raise BadOption(
             "max_groups has no effect: the query keeps no groups",
@@ -100,7 +123,14 @@ def read_pipeline_options(
         if values["late_sink"] is None
         else _late_rows(statement=statement, name=str(values["late_sink"]), program=program, stream=stream, names=names)
     )
-    return PipelineOptions(int(values["max_groups"]), int(values["max_group_values"]), late, values["static_refresh"])
+    return PipelineOptions(
+        int(values["max_groups"]),
+        int(values["max_group_values"]),
+        late,
+        values["static_refresh"],
+        values["backpressure"],
+        str(statement.options.get("feed_limit", "")),
+    )
 
 
 def _late_rows(

@@ -5,16 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from headrace.base.unknown import unknown
-from headrace.errors import InternalError, Span, SparkRefused, SqlError, UnknownSink, UnknownStream, UnsupportedOnShared
+from headrace.errors import (
+    BadWindow,
+    InternalError,
+    Span,
+    SparkRefused,
+    SqlError,
+    UnknownSink,
+    UnknownStream,
+    UnsupportedOnShared,
+    UnsupportedStateful,
+)
 from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef, ViewDef
 from headrace.sinks.feed_sink import FEED
 from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone
 from headrace.sql.functions.time_functions import CLOCKS
+from headrace.sql.hosts.dedicated_planner import DedicatedPlanner, streams_read
 from headrace.sql.hosts.epoch_planner import EpochHostPlan, EpochHostPlanner
-from headrace.sql.hosts.host_choice import SHARED, HostChoice, forced, is_resolvable, moved
-from headrace.sql.hosts.spark_checker import SparkChecker, SparkFindings
-from headrace.sql.lowering import lower, lower_epoch_query, program_of
+from headrace.sql.hosts.host_choice import SHARED, HostChoice, dedicated_because, forced, is_resolvable, moved
+from headrace.sql.hosts.spark_checker import SparkChecker, SparkFindings, StreamingFindings
+from headrace.sql.lowering import lower, lower_dedicated, lower_epoch_query, program_of
 from headrace.sql.names import Names
 from headrace.sql.parse.script import too_deep
 from headrace.sql.parse.statements import CreatePipeline, Select
@@ -38,10 +49,11 @@ from headrace.sql.views import expand
 class Planned:
     """A planned query: its program, and for EXPLAIN the plan after every step.
 
-    `choice` is its host. On the epoch host the plans are those of the rings, and `spark` is what Spark says about its
-    part, None if Spark has not checked it. `emit` is the EMIT clause of the statement, None without one. `trace` has
-    each rule's name and the plan after it, None when the rule changed nothing. `views` are those that the query reads.
-    `times` are the output columns that are an event time; none while Spark has not checked its part.
+    `choice` is its host. On the other hosts the plans are those of the rings (of the first stream on the dedicated
+    host), and `spark` is what Spark says about its part, None if Spark has not checked it. `emit` is the EMIT clause of
+    the statement, None without one. `trace` has each rule's name and the plan after it, None when the rule changed
+    nothing. `views` are those that the query reads. `times` are the output columns that are an event time;
+    none while Spark has not checked its part.
     """
 
     name: str | None
@@ -55,7 +67,7 @@ class Planned:
     trace: Trace
     options: PipelineOptions
     choice: HostChoice = SHARED
-    spark: SparkFindings | None = None
+    spark: SparkFindings | StreamingFindings | None = None
     views: tuple[ViewDef, ...] = ()
     times: dict[TimePath, EventTime] = field(default_factory=dict)
 
@@ -76,21 +88,69 @@ def _plan_without_views(
 ) -> Planned:
     """Plans a query without views."""
     host = chosen_host(statement)
+    if host == "dedicated":
+        return _plan_on_dedicated_host(statement, names, meaning, spark, None)
     if host == "epoch":
         return _plan_on_epoch_host(statement, names, meaning, spark, None)
     try:
         return plan_on_shared_host(statement, names, meaning)
     except SqlError as problem:
         resolvable = is_resolvable(problem) and spark is not None and spark.at_hand
-        if host == "shared" or not (resolvable or isinstance(problem, UnsupportedOnShared)):
+        if host == "shared" or not (resolvable or _needs_spark(problem, statement, names)):
             raise
         try:
-            return _plan_on_epoch_host(statement, names, meaning, spark, problem)
+            return _plan_on_spark(statement, names, meaning, spark, problem)
         except SqlError as second:
             unresolved = isinstance(problem, UnknownStream) and not second.params.get("resolved")
             if resolvable and (isinstance(second, SparkRefused) or unresolved):
                 raise problem from None  # it points at the mistake in our own words
             raise
+
+
+def _needs_spark(problem: SqlError, statement: CreatePipeline | Select, names: Names) -> bool:
+    """True if `problem` says nothing against the query but that the shared host cannot run it. With several streams a
+    window may be over an event time of any of them."""
+    if isinstance(problem, BadWindow):
+        return len(streams_read(statement, names)) > 1
+    return isinstance(problem, UnsupportedOnShared)
+
+
+def _plan_on_spark(
+    statement: CreatePipeline | Select, names: Names, meaning: Meaning, spark: SparkChecker | None, because: SqlError
+) -> Planned:
+    """Plans a query that the shared host refused: on the epoch host, and if it needs state on the dedicated host."""
+    try:
+        return _plan_on_epoch_host(statement, names, meaning, spark, because)
+    except UnsupportedStateful as problem:
+        return _plan_on_dedicated_host(statement, names, meaning, spark, problem)
+
+
+def _plan_on_dedicated_host(
+    statement: CreatePipeline | Select,
+    names: Names,
+    meaning: Meaning,
+    spark: SparkChecker | None,
+    because: SqlError | None,
+) -> Planned:
+    sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
+    plan = DedicatedPlanner(statement, names, spark, lambda query: plan_on_shared_host(query, names, meaning)).plan()
+    program, rings, options = plan.program, plan.rings[0], PipelineOptions()
+    assert program.dedicated is not None
+    if isinstance(statement, CreatePipeline):
+        options = read_pipeline_options(statement, program, rings.stream, names, checked=plan.findings is not None)
+        query = replace(program.dedicated, strategy=options.backpressure, limit=options.feed_limit)
+        program = replace(program, dedicated=query)
+    return replace(
+        rings,
+        name=statement.name if isinstance(statement, CreatePipeline) else None,
+        program=program,
+        sinks=sinks,
+        emit=statement.emit,
+        physical=lower_dedicated(tuple(p.physical for p in plan.rings), program, sinks),
+        options=options,
+        choice=forced("dedicated") if because is None else dedicated_because(because),
+        spark=plan.findings,
+    )
 
 
 def _plan_on_epoch_host(

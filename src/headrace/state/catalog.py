@@ -109,11 +109,18 @@ class Catalog:
 
     def of_stream(self, name: str) -> Iterator[PipelineRecord]:
         """The pipelines that read a stream."""
-        return (p for p in self.pipelines.values() if p.definition.program.stream.lower() == name.lower())
+        wanted = name.lower()
+        return (p for p in self.pipelines.values() if wanted in (s.lower() for s in p.definition.streams))
+
+    def is_dedicated(self, instance: int) -> bool:
+        """True if an instance is declared and has a query of its own."""
+        found = (p.definition for p in self.pipelines.values() if p.definition.instance == instance)
+        return any(d.program.dedicated is not None for d in found)
 
     def running(self, stream: str) -> tuple[PipelineDef, ...]:
-        """The pipelines of a stream that should run, in the order of their instances."""
-        wanted = (p.attached for p in self.of_stream(stream) if p.desired == "running")
+        """The pipelines of a stream that should run, in the order of their instances. Of one on the dedicated host it
+        is the part that the stream runs."""
+        wanted = (p.attached.on_stream(stream) for p in self.of_stream(stream) if p.desired == "running")
         return tuple(sorted(wanted, key=lambda d: d.instance))
 
     def fed_by(self, pipeline: str) -> list[StreamDef]:
@@ -182,9 +189,11 @@ class Catalog:
         return changed
 
     def with_end(self, pipeline: PipelineDef, flush: bool, drop: bool = True) -> Catalog:
-        """Record the end of an instance. It can be started again later, with its state unless that is dropped."""
-        left = PipelineExit(pipeline, flush, self.next_instance, drop)
-        return replace(self, ended=(*self.ended, left), next_instance=self.next_instance + 1)
+        """Record the end of an instance on each of its streams. It can be started again later, with its state unless
+        that is dropped."""
+        first, streams = self.next_instance, pipeline.streams
+        left = tuple(PipelineExit(pipeline.on_stream(s), flush, first + i, drop) for i, s in enumerate(streams))
+        return replace(self, ended=(*self.ended, *left), next_instance=first + len(left))
 
     def without_stop(self, instance: int) -> Catalog:
         """Forget a stop that kept the state: the instance starts again before any plan version contains the stop."""

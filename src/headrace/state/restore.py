@@ -30,8 +30,10 @@ from headrace.sinks import SINKS, DriverSink, SinkKey
 from headrace.sinks.secret_options import revealed
 from headrace.sinks.staging import staged_in
 from headrace.state.catalog import Catalog, CatalogFile
-from headrace.state.checkpoint import CHECKPOINT, relocate
+from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, relocate
+from headrace.state.dedicated_state import DEDICATED, dedicated_home, newest_turn
 from headrace.state.savepoints import READABLE_FORMATS, Savepoint, copy_tree, finish, half_of
+from headrace.state.spark_log import OFFSETS
 from headrace.state.state_dir import SAVEPOINTS, STREAMS, StateDir, write_version
 
 
@@ -89,6 +91,8 @@ def _restore(
             copy_tree(savepoint / STREAMS / cut.directory, half / STREAMS / cut.directory)
             place = state_dir.absolute() / STREAMS / cut.directory / CHECKPOINT
             relocate(half / STREAMS / cut.directory / CHECKPOINT, place)
+            for own in (half / STREAMS / cut.directory / DEDICATED).glob(f"*/*/{CHECKPOINT}"):
+                relocate(own, place.parent / own.relative_to(half / STREAMS / cut.directory))
         CatalogFile(half, file.vault).save(_counting_elsewhere(catalog))
         write_version(half)
         fault_point("restore-copied")
@@ -148,6 +152,30 @@ def _ahead(
             key = SinkKey(cut.checkpoint, instance, cut.epoch)
             placed = staged_in(definition, savepoint / STREAMS / cut.directory)
             sink = SINKS[definition.kind].driver(revealed(placed, file.vault.reveal), output)
+            opened.callback(sink.close)
+            if found := sink.ahead(key):
+                yield definition.name, found, sink, key
+        yield from _dedicated_ahead(savepoint / STREAMS / cut.directory, file, catalog, cut.stream, opened)
+
+
+def _dedicated_ahead(
+    directory: Path, file: CatalogFile, catalog: Catalog, stream: str, opened: contextlib.ExitStack
+) -> Iterator[_Ahead]:
+    """The same for pipelines on the dedicated host whose first stream this is. The savepoint has the log of their
+    newest batch, which runs again with the same input, so only batches after it are ahead."""
+    for record in catalog.of_stream(stream):
+        pipeline = record.definition
+        home = dedicated_home(directory, pipeline)
+        turn = newest_turn(home)
+        if pipeline.program.dedicated is None or pipeline.program.stream.lower() != stream.lower() or turn < 0:
+            continue
+        state = home / str(turn)
+        planned = max((int(p.name) for p in (state / CHECKPOINT / OFFSETS).glob("*") if p.name.isdigit()), default=-1)
+        key = SinkKey(checkpoint_id(state, pipeline.name), pipeline.instance, planned)
+        for definition in pipeline.sinks:
+            sink = SINKS[definition.kind].driver(
+                revealed(staged_in(definition, home), file.vault.reveal), pipeline.program.output
+            )
             opened.callback(sink.close)
             if found := sink.ahead(key):
                 yield definition.name, found, sink, key

@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.durable import fsync
 from headrace.errors import StateDamaged
 from headrace.state.progress import mismatch
 
-OFFSETS, COMMITS = "offsets", "commits"
+OFFSETS, COMMITS, STATE = "offsets", "commits", "state"
+_NOTHING = "-"  # the offset of a source that had nothing to read so far
 _log = logging.getLogger(__name__)
 
 
@@ -26,7 +28,7 @@ def sync_epoch(checkpoint: Path, batch: int) -> None:
     offsets = checkpoint / OFFSETS / str(batch)
     if not offsets.exists():
         raise StateDamaged(f"{offsets} is missing while its epoch runs", path=str(offsets))
-    files = [offsets, checkpoint / COMMITS / str(batch - 1), *checkpoint.glob(f"state/*/*/{batch}.*")]
+    files = [offsets, checkpoint / COMMITS / str(batch - 1), *checkpoint.glob(f"{STATE}/*/*/{batch}.*")]
     _sync([file for file in files if file.exists()])
 
 
@@ -35,6 +37,18 @@ def sync_commit(checkpoint: Path, batch: int) -> None:
     file = checkpoint / COMMITS / str(batch)
     if file.exists():
         _sync([file])
+
+
+def sync_state(checkpoint: Path, batch: int) -> None:
+    """Fsync the state that a batch wrote, of all operators. Joins keep several stores for each partition, in
+    directories of their own."""
+    written = [f for form in ("{}.*", "{}_*") for f in (checkpoint / STATE).rglob(form.format(batch + 1))]
+    _sync([file for file in written if file.is_file()])
+
+
+def newest_commit(checkpoint: Path) -> int:
+    """The newest batch that Spark has logged as done. -1 before the first."""
+    return [-1, *_entries(checkpoint / COMMITS)][-1]
 
 
 def mend_logs(checkpoint: Path, committed: int) -> None:
@@ -55,7 +69,7 @@ def mend_logs(checkpoint: Path, committed: int) -> None:
     if planned < committed - 1:
         raise mismatch(f"{checkpoint} ends with epoch {planned}, but epoch {committed} is committed", committed)
     if planned < 0:  # any state is from the first epoch, which starts without state
-        shutil.rmtree(checkpoint / "state", ignore_errors=True)
+        shutil.rmtree(checkpoint / STATE, ignore_errors=True)
 
 
 def _sync(files: list[Path]) -> None:
@@ -68,12 +82,14 @@ def _entries(directory: Path) -> list[int]:
 
 
 def _whole(path: Path, lines: int) -> bool:
-    """True if an entry has a version line and then only lines of JSON. Also deletes its checksum file: a power loss may
-    have damaged that one instead, and Spark would then refuse a good entry."""
+    """True if an entry has a version line and then only lines of JSON, or marks of sources without an offset. Also
+    deletes its checksum file: a power loss may have damaged that one instead, and Spark would then refuse a good
+    entry."""
     try:
         found = path.read_text().splitlines()
         for line in found[1:]:
-            json.loads(line)
+            if line != _NOTHING:
+                json.loads(line)
     except ValueError:  # not OSError, which may be temporary and no reason to delete
         return False
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
@@ -85,3 +101,42 @@ def _remove(path: Path, why: str) -> None:
     path.unlink()
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     fsync(path.parent)
+
+
+def feed_positions(checkpoint: Path, batch: int) -> dict[str, int]:
+    """The position in the feed of each stream at which a batch ends. A query that reads a stream twice has two sources
+    on its feed; the smaller position counts. Raises StateDamaged."""
+    found: dict[str, int] = {}
+    for offset in _feed_offsets(checkpoint, batch):
+        if offset is not None:
+            found[offset.stream] = min(offset.position, found.get(offset.stream, offset.position))
+    return found
+
+
+def feeds_closed(checkpoint: Path, batch: int) -> bool:
+    """True if a batch ran after the end of all inputs, so that all windows are closed. Raises StateDamaged."""
+    return all(offset is not None and offset.closed for offset in _feed_offsets(checkpoint, batch))
+
+
+@dataclass(frozen=True, slots=True)
+class _FeedOffset:
+    stream: str
+    position: int
+    closed: bool
+
+
+def _feed_offsets(checkpoint: Path, batch: int) -> list[_FeedOffset | None]:
+    """The offsets of the sources of a batch (`headrace.spark.feed_source`). None for a source that had nothing to read
+    so far."""
+    path = checkpoint / OFFSETS / str(batch)
+    try:
+        lines = path.read_text().splitlines()[2:]
+        found = [None if line == _NOTHING else json.loads(line) for line in lines]
+        return [f and _FeedOffset(str(f["stream"]), int(f["position"]), bool(f["closed"])) for f in found]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise StateDamaged(
+            f"{path} cannot be read: {problem}",
+            advice="It belongs to the checkpoint of a pipeline on the dedicated host. Restore it from a backup or a "
+            "savepoint, or drop the pipeline and create it again.",
+            path=str(path),
+        ) from problem

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from headrace.ingress.gateway_service import GatewayService
+    from headrace.model.program import PipelineDef
+    from headrace.sinks import DriverSink
     from headrace.spark.committer import EpochCommitter
     from headrace.state.notices import NoticeBoard
     from headrace.state.plans import PlanStore
+    from headrace.stream.dedicated_status import DedicatedState
     from headrace.stream.managed_query import ManagedQuery
     from headrace.stream.waiting import QueryWaits
 
@@ -82,6 +85,18 @@ class StreamHost(Protocol):
 
     def declared_instances(self) -> set[int]:
         """The pipeline instances in the catalog."""
+        ...
+
+    def dedicated_sink(self, pipeline: PipelineDef, name: str) -> DriverSink | None:
+        """A sink of a pipeline on the dedicated host; None for other pipelines."""
+        ...
+
+    def drain_dedicated(self, stream: str, timeout: float) -> bool:
+        """Wait until pipelines on the dedicated host have read the rows of a stream. True if that was in time."""
+        ...
+
+    def dedicated_state(self, instance: int) -> DedicatedState:
+        """The query of a pipeline on the dedicated host."""
         ...
 
     def report(self, failures: StreamFailures) -> None:

@@ -39,8 +39,10 @@ from headrace.stream.stream_status import QueryFacts, SparkEpochTime, StoredStre
 from headrace.stream.supervisor import QuerySupervisor
 
 if TYPE_CHECKING:
+    from headrace.sinks import DriverSink
     from headrace.spark.committer import EpochCommitter
     from headrace.spark.summary import EpochSummary
+    from headrace.stream.dedicated_status import DedicatedState
 
 # The first epoch pays for Python workers, imports and kernels: 7 to 9 s cold on two cores, several times that on a busy
 # machine.
@@ -53,7 +55,7 @@ class StreamRuntime:
     owned = True  # by the hub of this process
 
     def __init__(self, stream: StreamDef, directory: Path, host: StreamHost) -> None:
-        self.directory = directory
+        self.directory, self._host = directory, host
         self.plans, self.acks, self._progress = PlanStore(directory), Acks(), ProgressView(directory)
         self._history = History(stream, self.plans)
         self._query = ManagedQuery(
@@ -138,13 +140,13 @@ class StreamRuntime:
         self._query.watch.plan_published()
         return self._publisher.publish(self.stream, pipelines, exits, ending=ending, cancelled=cancelled)
 
-    def end(self, pipelines: tuple[PipelineDef, ...]) -> int:
+    def end(self, pipelines: tuple[PipelineDef, ...], again: bool = False) -> int:
         """The version of a plan that closes every window in its first epoch. Publishes one, unless the current plan is
-        such a plan and no row came since."""
+        such a plan and no row came since; with `again` always."""
         current = self.plans.current()
         plan = self.plans.load(current) if current else None
         fed = self._history.fed_since_end(current)
-        if plan is not None and plan.ending and plan.pipelines == pipelines and not fed:
+        if not again and plan is not None and plan.ending and plan.pipelines == pipelines and not fed:
             return current
         return self.publish(pipelines, ending=self._query.settings.close_at_end)
 
@@ -337,6 +339,19 @@ class StreamRuntime:
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """Problems of sinks that fail no epoch, such as a console that nobody reads."""
         return self._query.notes(pipeline)
+
+    def sink(self, pipeline: PipelineDef, name: str) -> DriverSink:
+        """The driver side of one of a pipeline's sinks."""
+        return self._host.dedicated_sink(pipeline, name) or self.committer.sink(pipeline, name)
+
+    def drain_dedicated(self, timeout: float) -> bool:
+        """Wait until pipelines on the dedicated host have read the rows that this stream has handed to them. True if
+        that happened in time."""
+        return self._host.drain_dedicated(self.stream.name, timeout)
+
+    def dedicated_state(self, instance: int) -> DedicatedState:
+        """The query of a pipeline on the dedicated host."""
+        return self._host.dedicated_state(instance)
 
     def spent_ms(self, instance: int) -> float | None:
         """How long an instance took in the newest epoch, over all tasks."""

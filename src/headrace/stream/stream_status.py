@@ -11,6 +11,7 @@ from headrace.errors import HeadraceError, StartTimeout
 from headrace.model.program import StreamDef
 from headrace.model.schema import field_at
 from headrace.model.status import StreamState, StreamStatus, to_datetime
+from headrace.sinks.feed_sink import FeedWatch
 from headrace.sources.badfiles import read_summary
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Applied, Progress, ProgressView, read_applied
@@ -109,7 +110,15 @@ class StoredStream:
             bad_files=dict(skipped.newest),
             phases=dict(query.phases),
             barrier=query.barrier,
+            paused_by=self._paused_by(applied) if applied and running else [],
         )
+
+    def _paused_by(self, applied: Applied) -> list[str]:
+        """The pipelines that make the stream pause, because they read too slowly."""
+        try:
+            return FeedWatch(self.directory).full(self.plans.load(applied.version).pipelines)
+        except HeadraceError:  # a damaged feed fails its pipeline, which says so
+            return []
 
     def _readable(self) -> tuple[Progress, str]:
         """The progress; or an empty one, and what is damaged."""

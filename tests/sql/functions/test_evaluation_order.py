@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UnsupportedOnShared
 from headrace.model.schema import parse_type
 from tests.sql.functions.edges import values_of
 from tests.sql.functions.fuzz import session_for_fuzzing
@@ -171,6 +171,17 @@ def test_a_null_replacement_of_mask_keeps_the_characters() -> None:
     assert _values("mask(c, NULL, NULL, NULL)") == ["x", None, "7"]
 
 
+def test_a_sign_before_null_makes_it_a_double() -> None:
+    for text in ("+ NULL", "- NULL"):
+        (planned,) = plan_expressions(KINDS, [text])
+        assert not isinstance(planned, HeadraceError) and planned[0].ddl == "DOUBLE", text
+
+
+def test_an_attempt_that_would_hide_the_failure_of_its_operand_is_refused() -> None:
+    (planned,) = plan_expressions(KINDS, ["try_to_binary(CAST(1 / b AS STRING))"])
+    assert isinstance(planned, UnsupportedOnShared)
+
+
 def test_a_filter_fails_where_its_value_does() -> None:
     (planned,) = plan_expressions(KINDS, ["a + 1 > 0"])
     assert not isinstance(planned, HeadraceError)
@@ -193,6 +204,11 @@ def test_a_long_chain_of_operands_that_may_fail_stays_short() -> None:
         ("array(1 / b) IS NULL", "FALSE"),
         ("hash(1 / b) + 1 IS NOT NULL", "TRUE"),
         ("isnan(CAST(NULL AS DOUBLE))", "FALSE"),
+        ("(1 / b) + CASE WHEN false THEN 1 END", "CAST(NULL AS DOUBLE)"),
+        ("isnull(unix_timestamp('no', 'yyyy'))", "FALSE"),
+        ("isnotnull(coalesce(to_date(c, 'yyyy'), to_date('no', 'yyyy')))", "TRUE"),
+        ("isnull(format_string('%s', CAST(1 / b AS STRING)))", "FALSE"),
+        ("unix_timestamp('no', 'yyyy') <=> NULL", "FALSE"),
     ],
 )
 def test_an_operand_that_sparks_optimizer_drops_is_not_evaluated(text: str, sql: str) -> None:
@@ -204,6 +220,8 @@ def test_an_operand_that_sparks_optimizer_drops_is_not_evaluated(text: str, sql:
     "text",
     [
         "isnull(1 / b)",
+        "isnull(CAST(CAST(1 / b AS STRING) AS INT))",
+        "(1 / b) > TRY_CAST(round(CAST(NULL AS BIGINT), -2) AS DOUBLE)",
         "nullif(1 / b, NULL)",
         "(1 / b) IN (1, NULL)",
         "coalesce(NULL, 1 / b)",

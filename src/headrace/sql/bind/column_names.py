@@ -183,7 +183,7 @@ def _written(node: Apply, args: list[str]) -> str | None:
     if node.name == "if":
         return f"(IF({', '.join(args)}))"
     if node.name in ("timestampadd", "timestampdiff"):
-        return f"{node.name}({', '.join(args)})"
+        return f"{node.name}({args[0].upper()}, {', '.join(args[1:])})"
     if node.name == "log":
         return f"LOG({', '.join(['E()', *args] if len(args) == 1 else args)})"
     if node.name in ("first", "last", "first_value", "last_value", "any_value"):

@@ -141,7 +141,15 @@ def _hmac(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr 
     return None
 
 
+def _whole_attempt(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """Refused if an operand may fail: Spark turns that into NULL, too."""
+    if any(throws(arg) for arg in args):
+        binder.unsupported(f"{name} of operands that may fail", "Use TRY_CAST and try_ functions inside.", node.at)
+    return None
+
+
 _HANDLERS: dict[str, CallBinder] = {
+    "try_to_binary": _whole_attempt,
     "hmac": _hmac,
     "unix_timestamp": _unix_now,
     "decode": _decode,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import BOOLEAN, STRING, parse_type
+from headrace.model.schema import BOOLEAN, DOUBLE, STRING, parse_type
 from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, is_computed, negated
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.overload_choice import bind_overload
@@ -76,6 +76,8 @@ def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
         return binder.call("||", tuple(binder.coerce(a, STRING) for a in args), at)
     if name in ("negative", "positive") and len(args) == 1 and isinstance(args[0], Literal):
         value = args[0]
+        if value.type == VOID:
+            return binder.call(name, (binder.coerce(value, DOUBLE),), at)
         if value.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
             return Literal(value.type, -value.value if name == "negative" else value.value, at=at)
     if name in ("negative", "positive") and len(args) == 1 and is_computed(args[0]):

@@ -29,6 +29,7 @@ def explain_json(planned: Planned, live: LiveStream | None) -> str:
         },
         "views": [view.name for view in planned.views],
         "spark": _spark(planned),
+        "dedicated": _dedicated(planned),
         "logical": _logical(planned.logical),
         "physical": _physical(planned.physical),
         "ring0": _ring0(planned.program),
@@ -112,6 +113,30 @@ def _spark(planned: Planned) -> dict[str, Any] | None:
         "staged": [{"name": f.name, "type": f.type.ddl} for f in query.staged],
         "tables": list(dict.fromkeys(name for _, _, name, _ in query.tables)),
         "refresh_us": query.refresh_us,
+        "checked": planned.spark is not None,
+        "plan": None if planned.spark is None else planned.spark.plan,
+    }
+
+
+def _dedicated(planned: Planned) -> dict[str, Any] | None:
+    query = planned.program.dedicated
+    if query is None:
+        return None
+    return {
+        "sql": query.sql,
+        "mode": query.mode,
+        "distinct": query.distinct,
+        "backpressure": query.strategy,
+        "inputs": [
+            {
+                "stream": given.stream,
+                "columns": [{"name": f.name, "type": f.type.ddl} for f in given.staged],
+                "filter": given.ring0.filter,
+                "event_time": given.event_time,
+                "delay_us": given.delay_us,
+            }
+            for given in query.inputs
+        ],
         "checked": planned.spark is not None,
         "plan": None if planned.spark is None else planned.spark.plan,
     }

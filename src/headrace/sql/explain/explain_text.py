@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.model.program import MAX_GROUP_VALUES, MAX_GROUPS, Expression, Partial, Ring1Program, SparkQuery
+from headrace.model.program import (
+    MAX_GROUP_VALUES,
+    MAX_GROUPS,
+    DedicatedQuery,
+    Expression,
+    Partial,
+    Ring1Program,
+    SparkQuery,
+)
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read
@@ -39,6 +47,8 @@ def explain(planned: Planned, live: LiveStream | None, mode: ExplainMode = "plai
         lines += _block(RING1, list(_ring1(planned, planned.program.ring1)))
     if planned.program.spark is not None:
         lines += _block("spark", list(_spark(planned, planned.program.spark, mode)))
+    if planned.program.dedicated is not None:
+        lines += _block("dedicated query", list(_dedicated(planned, planned.program.dedicated, mode)))
     lines += _block("watermark", list(_watermark(planned)))
     lines += _block("sinks", list(_sinks(planned)))
     if mode == "verbose":
@@ -159,6 +169,26 @@ def _spark(planned: Planned, query: SparkQuery, mode: ExplainMode) -> Iterator[s
         yield from ("  " + line for line in planned.spark.plan.split("\n"))
 
 
+def _dedicated(planned: Planned, query: DedicatedQuery, mode: ExplainMode) -> Iterator[str]:
+    yield "a Spark streaming query of its own, over the rows that the streams hand to it:"
+    yield from ("  " + line for line in query.sql.split("\n"))
+    for given in query.inputs:
+        yield f"reads {given.relation} ({', '.join(given.staged.names)}) where {given.ring0.filter or 'true'}"
+    if query.distinct:
+        yield "emit: a row at its first occurrence"
+    else:
+        yield "emit: " + ("on change" if query.mode == "update" else "when a row is final")
+    yield f"when it is too slow: {query.strategy}" + (f" beyond {query.limit}" if query.limit else "")
+    if planned.spark is None:
+        yield UNCHECKED
+        return
+    yield "outputs:"
+    yield from (f"  {f.name} {f.type}" for f in planned.program.output.fields[:24])
+    if mode in ("formatted", "verbose"):
+        yield "Spark's plan:"
+        yield from ("  " + line for line in planned.spark.plan.split("\n"))
+
+
 def _watermark(planned: Planned) -> Iterator[str]:
     stream = planned.stream
     if stream.event_time is None:
@@ -185,6 +215,9 @@ def _sinks(planned: Planned) -> Iterator[str]:
         columns = ", ".join(o.name for o in late.outputs)
         yield f"{late.sink.name}: {late.sink.kind}, gets late rows ({columns})"
     if planned.sinks:
+        if planned.program.dedicated is not None:
+            yield "commit: when a batch of the dedicated query is done"
+            return
         waits = "all tasks" if planned.program.ring1 is None else "all tasks and lanes"
         then = "" if planned.program.spark is None else ", and the Spark query has run"
         yield f"commit: when {waits} of the epoch have delivered its barrier{then}"

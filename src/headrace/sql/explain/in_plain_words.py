@@ -30,11 +30,15 @@ def _reads(planned: Planned) -> str:
         shown = [field_at(stream.schema, i).name for i in wanted[:8]]
         more = f" and {len(wanted) - 8} more" if len(wanted) > 8 else ""
         columns = f"{number} of its {total} columns: {', '.join(shown)}{more}"
-    return f"stream {stream.name} ({stream.source}, {stream.format}), {columns}"
+    query = planned.program.dedicated
+    others = "" if query is None else "".join(f"; stream {given.stream}" for given in query.inputs[1:])
+    return f"stream {stream.name} ({stream.source}, {stream.format}), {columns}{others}"
 
 
 def _keeps(planned: Planned) -> str:
     ring1 = planned.program.ring1
+    if planned.program.dedicated is not None:
+        return "the state of Spark's own operators, in a checkpoint of its own"
     if ring1 is None:
         return "no state: every row is handled by itself"
     what = "the result so far" if planned.program.ring0.partials else "one entry"

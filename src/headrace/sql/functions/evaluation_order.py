@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.model.schema import DataType
+from headrace.sql.functions.casts import cast_throws
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Lambda, Literal
+from headrace.sql.plan.types import type_class
 
 # They evaluate all operands, or their SQL is a CASE that evaluates the right ones by itself.
 _ALL = frozenset([
@@ -47,11 +50,40 @@ _NULL_TOLERANT = frozenset([
 # Of these, it looks at some operands only.
 _NULL_PLACES: dict[str, tuple[int, ...]] = {"in": (0,), "nullif": (0,), "right": (1,)}
 
-# Their result is never NULL.
-_NEVER_NULL = frozenset(["<=>", "isnull", "isnotnull", "array", "map", "struct", "named_struct", "hash", "xxhash64"])
-
-# Spark takes their result for one that may be NULL.
-_NULL_FOR_SPARK = frozenset(["/", "%", "div", "pmod"])
+# Spark knows that their result is never NULL.
+_NEVER_NULL = frozenset([
+    "<=>", "array", "collation", "hash", "isnan", "isnotnull", "isnull", "map", "named_struct", "struct", "typeof",
+    "xxhash64",
+])  # fmt: skip
+# It is never NULL if some operand is not.
+_ANY_OPERAND = frozenset(["coalesce", "greatest", "least"])
+# It is never NULL if these operands are not.
+_SOME_OPERANDS: dict[str, tuple[int, ...]] = {
+    "array_append": (0,), "array_prepend": (0,), "array_repeat": (1,), "concat_ws": (0,), "format_string": (0,),
+}  # fmt: skip
+# It is never NULL if no operand is. Spark takes the result of all other functions for one that may be NULL.
+_ALL_OPERANDS = frozenset([
+    "!=", "&", "*", "+", "-", "<", "<=", "=", ">", ">=", "^", "abs", "add_months", "and", "array_compact",
+    "array_distinct", "array_except", "array_intersect", "array_join", "array_position", "array_remove",
+    "array_size", "array_sort", "array_union", "arrays_zip", "ascii", "atan2", "base64", "bin", "bit_count",
+    "bit_get", "bit_length", "bitmap_bit_position", "bitmap_bucket_number", "bitmap_count", "btrim", "chr",
+    "concat", "contains", "convert_timezone", "crc32", "date_add", "date_format", "date_from_unix_date", "date_sub",
+    "datediff", "day", "dayname", "dayofweek", "dayofyear", "endswith", "extract dow_iso", "extract second",
+    "extract yearofweek", "filter", "find_in_set", "from_utc_timestamp", "getbit", "hex", "hour", "hypot", "ilike",
+    "in", "initcap", "instr", "interval divided", "interval seconds", "interval text", "last_day", "left", "length",
+    "levenshtein", "like", "lower", "lpad", "ltrim", "make_date", "make_dt_interval", "make_timestamp",
+    "make_timestamp_ltz", "make_timestamp_ntz", "make_ym_interval", "map_concat", "map_entries", "map_filter",
+    "map_from_arrays", "map_keys", "map_values", "map_zip_with", "md5", "minute", "month", "monthname",
+    "months_between", "nanvl", "negative", "not", "octet_length", "or", "overlay", "positive", "power", "quarter",
+    "regexp_count", "regexp_extract", "regexp_extract_all", "regexp_instr", "regexp_replace", "repeat", "replace",
+    "reverse", "rlike", "rpad", "rtrim", "second", "sequence", "sha1", "shiftleft", "shiftright",
+    "shiftrightunsigned", "size", "slice", "sort_array", "soundex", "space", "split", "startswith", "str_to_map",
+    "substring", "substring_index", "timestamp_micros", "timestamp_millis", "timestampadd", "timestampdiff",
+    "to_base32", "to_date", "to_timestamp", "to_timestamp_ltz", "to_timestamp_ntz", "to_unix_timestamp",
+    "to_utc_timestamp", "transform_keys", "transform_values", "translate", "trim", "unbase64", "unix_date",
+    "unix_micros", "unix_millis", "unix_seconds", "unix_timestamp", "upper", "weekday", "weekofyear", "year",
+    "zip_with", "|", "||", "~"
+])  # fmt: skip
 
 # Their SQL is a CASE that may leave an operand unevaluated that Spark evaluates.
 _SKIPPING = frozenset(["array_repeat", "log", "replace", "overlay", "timestampdiff"])
@@ -98,16 +130,39 @@ def is_never_null(overload: Overload, inside: Sequence[bool]) -> bool:
     an operand to ask whether it is NULL then."""
     if overload.name in _NEVER_NULL:
         return True
-    if overload.name == "coalesce":
+    if overload.name in _ANY_OPERAND:
         return any(inside)
-    return is_strict(overload) and overload.name not in _NULL_FOR_SPARK and all(inside)
+    places = _SOME_OPERANDS.get(overload.name)
+    if places is not None:
+        return all(inside[place] for place in places)
+    return overload.name in _ALL_OPERANDS and all(inside)
+
+
+def cast_is_never_null(source: DataType, target: DataType) -> bool:
+    """True if Spark knows that a cast without TRY is NULL only for NULL."""
+    a, b = type_class(source), type_class(target)
+    if a == b != "DECIMAL" or b == "STRING":
+        return True
+    if a == "STRING":
+        return b == "BINARY"
+    if b == "DATE" or a == "DATE":
+        return (a, b) in (("TIMESTAMP", "DATE"), ("DATE", "TIMESTAMP"))
+    if b == "DECIMAL":
+        return not cast_throws(source, target) and a not in ("FLOAT", "DOUBLE")
+    whole = b in ("TINYINT", "SMALLINT", "INT")
+    if a == "TIMESTAMP":
+        return not whole
+    return not (a in ("FLOAT", "DOUBLE", "DECIMAL") and (whole or b == "BIGINT")) and not (
+        a in ("FLOAT", "DOUBLE") and b == "TIMESTAMP"
+    )
 
 
 def skips(overload: Overload, args: Sequence[Expr]) -> bool:
     """True if the SQL of the function may leave an operand unevaluated that Spark evaluates: DuckDB's optimizer drops
-    all operands beside a literal NULL."""
+    all operands beside a literal NULL. That NULL is the value of a constant expression: `fold_constants` has replaced
+    the calls in which NULL is written."""
     nulls = [i for i, arg in enumerate(args) if isinstance(arg, Literal) and arg.value is None]
-    dropped = bool(nulls) and stops_at_null(overload) and not is_null_beside_null(overload, nulls)
+    dropped = bool(nulls) and stops_at_null(overload)
     return overload.name in _SKIPPING or dropped
 
 

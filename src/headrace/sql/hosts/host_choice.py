@@ -46,10 +46,6 @@ def is_resolvable(problem: SqlError) -> bool:
 
 def moved(problem: SqlError) -> HostChoice:
     """The choice of the epoch host because the shared host refused the query with `problem`."""
-    expression = ""
-    if problem.span is not None:
-        text = " ".join(problem.span.text[problem.span.start : problem.span.end].split())
-        expression = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
     what = problem.message.removesuffix(_SUFFIX)
     if isinstance(problem, UnsupportedOnShared):
         reason = f"{what} needs Spark"
@@ -57,7 +53,20 @@ def moved(problem: SqlError) -> HostChoice:
         reason = f"{what}; Spark's session has it"
     else:
         reason = f"only Spark resolves it: {what}"
-    return HostChoice("epoch", reason, expression)
+    return HostChoice("epoch", reason, _expression(problem))
+
+
+def dedicated_because(problem: SqlError) -> HostChoice:
+    """The choice of the dedicated host because the epoch host refused the query with `problem`."""
+    return HostChoice("dedicated", problem.message, _expression(problem))
+
+
+def _expression(problem: SqlError) -> str:
+    """The text that a problem points at, in one line."""
+    if problem.span is None:
+        return ""
+    text = " ".join(problem.span.text[problem.span.start : problem.span.end].split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def forced(host: Host) -> HostChoice:

@@ -108,6 +108,28 @@ def is_foreign_aggregate(name: str) -> bool:
     return name in _AGGREGATES or (name.endswith("_agg") and name in spark_functions() and not here)
 
 
+def refused_everywhere(tokens: Sequence[Token]) -> Blocker | None:
+    """A random function anywhere, or a sort, limit or window function of the query itself: no host runs these over the
+    rows of a stream."""
+    for token, after in _calls(tokens):
+        if token.kind == "word" and token.text.lower() in _RANDOM and after == "(":
+            name = token.text.lower()
+            return Blocker("random", f"{name}()", f"{name}()", (token.start, token.end))
+    depth = 0
+    for i, token in enumerate(tokens):
+        depth += {"(": 1, ")": -1}.get(token.upper, 0)
+        if depth or token.kind != "word" or (i and tokens[i - 1].upper in (".", "AS")):
+            continue
+        if token.upper == "OVER":
+            return Blocker("stateful", "a window function (OVER)", "OVER", (token.start, token.end))
+        if token.upper not in _SORTS:
+            continue
+        following = tokens[i + 1].upper if i + 1 < len(tokens) else ""
+        if token.upper not in ("ORDER", "SORT") or following == "BY":
+            return Blocker("sort", _SORTS[token.upper], _SORTS[token.upper], (token.start, token.end))
+    return None
+
+
 def blocker_in(tokens: Sequence[Token]) -> Blocker | None:
     """The first part of the query itself, outside parentheses, that cannot run epoch by epoch; also a random function
     anywhere. Subqueries may read static tables, so only Spark can judge them."""

@@ -6,10 +6,11 @@ when the pipeline is created on a hub.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from headrace.model.program import OutputMode
 from headrace.model.schema import Schema
 
 BlockerKind = Literal["stateful", "sort", "random", "join"]
@@ -59,6 +60,33 @@ class SparkFindings:
     passed: Mapping[int, tuple[int, str]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class StreamRelation:
+    """A stream that a query on the dedicated host reads. `event_time` names its column, None without one."""
+
+    name: str
+    schema: Schema
+    event_time: str | None = None
+    delay_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingFindings:
+    """What Spark says about a query over streams that runs as a streaming query.
+
+    `mode` is the first of the wanted output modes that Spark allows. `distinct` says that the query is a DISTINCT of
+    rows, which are to be emitted at their first occurrence. `conditions` are filters, by relation, with the qualifier
+    of their columns: all rows of the relation that matter pass them. `blocker` says why no host can run the query.
+    """
+
+    output: Schema
+    mode: OutputMode
+    distinct: bool
+    conditions: dict[str, tuple[tuple[str, ...], str]]
+    blocker: Blocker | None
+    plan: str
+
+
 class SparkChecker(Protocol):
     """Asks Spark. Any thread may call."""
 
@@ -70,4 +98,11 @@ class SparkChecker(Protocol):
     def check(self, sql: str, relation: str, schema: Schema) -> SparkFindings:
         """Analyze a query over a relation of this name and schema. Runs nothing. Raises SparkRefused; its parameter
         `at` is the range in `sql` that Spark points at, if it does."""
+        ...
+
+    def check_streaming(
+        self, sql: str, relations: Sequence[StreamRelation], modes: Sequence[OutputMode]
+    ) -> StreamingFindings:
+        """Analyze a query over streams, for the dedicated host. Runs nothing. Raises SparkRefused, as `check` does, and
+        UnsupportedStateful for what Spark's streaming refuses in all of the output modes."""
         ...

@@ -196,6 +196,38 @@ class PhysicalSparkQuery(_Unary):
 
 
 @dataclass(frozen=True)
+class PhysicalFeed(_Unary):
+    """Hands the rows of one stream, and its watermark, to the query of a pipeline on the dedicated host."""
+
+    relation: str
+
+    @property
+    def details(self) -> tuple[tuple[str, str], ...]:
+        return (("relation", self.relation),)
+
+
+@dataclass(frozen=True)
+class PhysicalDedicatedQuery(Physical):
+    """The dedicated host: a Spark streaming query of its own runs `sql` over the feeds of all its streams. Its batches
+    read each feed up to a position of its own, and Spark takes the smallest watermark of all."""
+
+    feeds: tuple[Physical, ...]
+    sql: str
+    mode: str
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return self.feeds
+
+    def with_inputs(self, inputs: tuple[Physical, ...]) -> Physical:
+        return replace(self, feeds=inputs)
+
+    @property
+    def details(self) -> tuple[tuple[str, str], ...]:
+        return (("in", "streaming query"), ("mode", self.mode), ("sql", " ".join(self.sql.split())))
+
+
+@dataclass(frozen=True)
 class PhysicalSink(_Unary):
     """Stages the rows of one sink: in the tasks, in the lanes when the pipeline has state, or in its Spark query."""
 

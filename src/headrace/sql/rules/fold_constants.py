@@ -25,9 +25,8 @@ from headrace.model.schema import (
     Struct,
 )
 from headrace.sql.functions import find
-from headrace.sql.functions.casts import cast_is_strict
 from headrace.sql.functions.evaluate import evaluate
-from headrace.sql.functions.evaluation_order import is_never_null, is_null_beside_null
+from headrace.sql.functions.evaluation_order import cast_is_never_null, is_never_null, is_null_beside_null
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
 from headrace.sql.plan.limits import check_time
@@ -84,6 +83,9 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         return expr
     if isinstance(expr, Call) and _is_written_null(expr):
         return Literal(expr.type, None, at=expr.at)
+    if isinstance(expr, Call) and expr.name == "<=>" and any(map(_is_written_null, children)):
+        other = children[1] if _is_written_null(children[0]) else children[0]
+        return fold(Call(BOOLEAN, "isnull", (other,), at=expr.at), ctx)
     if isinstance(expr, Call) and expr.name in ("isnull", "isnotnull") and _is_never_null(children[0]):
         return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
     new = tuple(fold(child, ctx) for child in children)
@@ -105,6 +107,9 @@ def _is_written_null(expr: Expr) -> bool:
         return expr.value is None
     if isinstance(expr, Cast):
         return _is_written_null(expr.input)
+    if isinstance(expr, CaseWhen) and isinstance(expr.branches[0][0], Literal):
+        taken = _case(expr)
+        return taken is not expr and _is_written_null(taken)
     if not isinstance(expr, Call):
         return False
     nulls = [i for i, arg in enumerate(expr.args) if _is_written_null(arg)]
@@ -117,7 +122,7 @@ def _is_never_null(expr: Expr) -> bool:
     if isinstance(expr, Literal):
         return expr.value is not None
     if isinstance(expr, Cast):
-        return not expr.attempt and cast_is_strict(expr.input.type, expr.type) and _is_never_null(expr.input)
+        return not expr.attempt and cast_is_never_null(expr.input.type, expr.type) and _is_never_null(expr.input)
     if isinstance(expr, CaseWhen):
         values = [value for _, value in expr.branches]
         return expr.otherwise is not None and all(map(_is_never_null, [*values, expr.otherwise]))

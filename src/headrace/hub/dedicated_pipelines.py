@@ -1,0 +1,205 @@
+"""The pipelines of a hub that run on the dedicated host: starts and stops their queries as the catalog says.
+
+The reconciler calls `prepare` before it publishes plans, so that every feed has its consumer before the first row
+comes, and `align` when the plans are in force.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import SavepointTooSmall, StopTimeout
+from headrace.hub.declarations import Declarations
+from headrace.model.program import PipelineDef
+from headrace.sinks.feed_log import FEEDS
+from headrace.state.catalog import Catalog, PipelineRecord
+from headrace.state.dedicated_state import DEDICATED
+from headrace.stream.dedicated_runtime import DedicatedHost, DedicatedRuntime
+
+# How long a graceful end waits for rows that are in feeds.
+DRAIN_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The pipelines that have read the end of their input, and those that died before it, with the reason."""
+
+    done: tuple[PipelineDef, ...]
+    failed: tuple[tuple[PipelineDef, str], ...]
+
+
+class DedicatedPipelines:
+    """The runtimes of one hub's pipelines on the dedicated host, by instance. Any thread may call, except for Spark's:
+    they must not wait for its lock."""
+
+    def __init__(self, declarations: Declarations, directory_of: Callable[[str], Path], host: DedicatedHost) -> None:
+        self._declarations, self._directory_of, self._host = declarations, directory_of, host
+        self._lock = threading.RLock()
+        self._made: dict[int, DedicatedRuntime] = {}
+        self._held: set[int] = set()  # instances whose queries must not run, because their streams are copied
+
+    def get(self, definition: PipelineDef) -> DedicatedRuntime | None:
+        """The runtime of a pipeline; None if it is on another host."""
+        if definition.program.dedicated is None:
+            return None
+        known = self._made.get(definition.instance)
+        if known is not None and known.pipeline.fresh == definition.fresh:  # without the lock: a drain may hold it
+            known.redefine(definition)
+            return known
+        with self._lock:
+            known = self._made.get(definition.instance)
+            if known is not None:  # its state is dropped
+                known.close()
+            made = self._made[definition.instance] = DedicatedRuntime(definition, self._directory_of, self._host)
+            return made
+
+    def _runtime(self, record: PipelineRecord) -> DedicatedRuntime:
+        found = self.get(record.attached)
+        assert found is not None, "the caller asks for pipelines on the dedicated host"
+        return found
+
+    def known(self, instance: int) -> DedicatedRuntime | None:
+        """The runtime of an instance, if it was needed before. Never waits."""
+        return self._made.get(instance)
+
+    def prepare(self) -> None:
+        """Make the directories and the places in feeds of all pipelines that should run."""
+        for record in _dedicated(self._declarations.catalog):
+            if record.desired == "running":
+                self._runtime(record).prepare()
+            elif record.definition.instance not in self._made:  # so that DROP finds what it has on disk
+                self._runtime(record)
+
+    def align(self) -> None:
+        """Start and stop queries as the catalog says. A pipeline that ends gracefully first reads what is in its feeds.
+        Raises StopTimeout if that takes too long; it is stopped all the same."""
+        late = [runtime.pipeline.name for runtime in self._ending() if not self._end(runtime)]
+        with self._lock:
+            catalog = self._declarations.catalog
+            if self._declarations.closed:
+                return
+            records = {r.definition.instance: r for r in _dedicated(catalog)}
+            for instance, runtime in list(self._made.items()):
+                if instance not in records and self._is_gone(catalog, runtime.pipeline):
+                    runtime.forget()
+                    del self._made[instance]
+            for record in records.values():
+                held = record.definition.instance in self._held
+                # One whose input is over starts again when its streams go on.
+                if record.desired == "running" and record.state != "finished" and not held:
+                    self._runtime(record).start()
+        if late:
+            raise StopTimeout(
+                f"{', '.join(late)} did not read the rest of the input within {DRAIN_SECONDS:g} s",
+                advice="Rows that wait stay in the feed, and START PIPELINE goes on with them.",
+                names=", ".join(late),
+            )
+
+    def _is_gone(self, catalog: Catalog, pipeline: PipelineDef) -> bool:
+        """True if no plan names the pipeline any more: its ends are published."""
+        return all(e.pipeline.instance != pipeline.instance for e in catalog.ended)
+
+    def _ending(self) -> list[DedicatedRuntime]:
+        """The runtimes whose queries run and should not."""
+        with self._lock:
+            found = [(runtime, self._record(runtime)) for runtime in self._made.values() if runtime.supervisor.started]
+            return [runtime for runtime, record in found if record is not None and record.desired != "running"]
+
+    def _record(self, runtime: DedicatedRuntime) -> PipelineRecord | None:
+        found = _dedicated(self._declarations.catalog)
+        return next((r for r in found if r.definition.instance == runtime.pipeline.instance), None)
+
+    def _end(self, runtime: DedicatedRuntime) -> bool:
+        """Stop a query. False if it was to read its feeds to the end, and that took too long. The lock is not held
+        while it reads, so the pipeline may be started again meanwhile."""
+        record = self._record(runtime)
+        graceful = record is not None and record.desired == "stopped"
+        graceful = graceful and record is not None and record.definition.fresh == runtime.pipeline.fresh
+        done = not graceful or runtime.drain(DRAIN_SECONDS)
+        with self._lock:
+            now = self._record(runtime)
+            if now is None or now.desired != "running":
+                runtime.stop()
+        return done
+
+    def drain(self, streams: Collection[str], timeout: float) -> bool:
+        """Wait until the rows of these streams that are in feeds are in the sinks. True if that happened in time."""
+        wanted = {s.lower() for s in streams}
+        with self._lock:
+            found = [r for r in self._made.values() if wanted & {s.lower() for s in r.pipeline.streams}]
+            found = [r for r in found if r.supervisor.running]
+        drained = [runtime.drain(timeout) for runtime in found]
+        return all(drained)
+
+    def finish(self, timeout: float) -> Finished | None:
+        """The input of all streams is over: read the feeds to the end, then stop. None if time ran out."""
+        with self._lock:
+            found = [r for r in self._made.values() if r.supervisor.started]
+        drained = [runtime.drain(timeout) for runtime in found]
+        if not all(drained):
+            return None
+        dead = {r: r.supervisor.problem for r in found}
+        for runtime in found:
+            runtime.stop()
+        return Finished(
+            tuple(r.pipeline for r, problem in dead.items() if problem is None),
+            tuple((r.pipeline, problem) for r, problem in dead.items() if problem is not None),
+        )
+
+    @contextmanager
+    def paused(self, streams: Collection[str]) -> Iterator[None]:
+        """Stop the queries that read these streams, for as long as the block runs. A batch in flight runs again."""
+        wanted = {s.lower() for s in streams}
+        with self._lock:
+            found = {i for i, r in self._made.items() if wanted & {s.lower() for s in r.pipeline.streams}}
+            self._held |= found
+            for instance in found:
+                self._made[instance].stop()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held -= found
+            if found:
+                self.align()
+
+    def require_whole(self, streams: Collection[str]) -> None:
+        """Raise SavepointTooSmall if a pipeline reads one of these streams and another stream that is not among them.
+        Its state cannot be cut in two."""
+        wanted = {s.lower() for s in streams}
+        for record in _dedicated(self._declarations.catalog):
+            read = {s.lower() for s in record.definition.streams}
+            if read & wanted and not read <= wanted:
+                raise SavepointTooSmall(
+                    f"pipeline {record.definition.name} also reads {', '.join(sorted(read - wanted))}",
+                    advice="Take a savepoint of all streams: SAVEPOINT 'name', without a stream.",
+                    pipeline=record.definition.name,
+                    streams=sorted(read - wanted),
+                )
+
+    def sweep(self) -> None:
+        """Delete what pipelines that are not declared have left on disk, after a crash."""
+        catalog = self._declarations.catalog
+        instances = {str(r.definition.instance) for r in catalog.pipelines.values()}
+        instances |= {str(e.pipeline.instance) for e in catalog.ended}
+        for stream in catalog.streams:
+            directory = self._directory_of(stream)
+            for kind in (FEEDS, DEDICATED):
+                for entry in list((directory / kind).iterdir()) if (directory / kind).is_dir() else ():
+                    if entry.name.split("-")[0] not in instances:
+                        shutil.rmtree(entry, ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop all queries and release the sinks."""
+        with self._lock:
+            for runtime in self._made.values():
+                runtime.close()
+
+
+def _dedicated(catalog: Catalog) -> list[PipelineRecord]:
+    return [r for r in catalog.pipelines.values() if r.definition.program.dedicated is not None]

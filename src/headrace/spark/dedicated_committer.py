@@ -1,0 +1,200 @@
+"""Commits the batches of one pipeline on the dedicated host: the query runs, its rows are staged, the sinks commit.
+
+Spark calls it inside foreachBatch. When it returns, Spark logs the batch as done. When it raises, or the process dies
+anywhere in here, Spark runs the same batch again: the offsets are positions in feeds, which keep the epochs until the
+batch after is under way. Sinks know the batch by (checkpoint, instance, batch) and a digest of its offsets, so they
+show it once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from headrace.base.faults import fault_point
+from headrace.errors import HeadraceError, SinkFailed, StreamFailed, kind_of
+from headrace.model.program import PipelineDef
+from headrace.sinks.delivery import Delivered, Delivery
+from headrace.sinks.feed_log import FeedLog
+from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.spark.driver_sinks import DriverSinks
+from headrace.spark.query_failures import is_of_spark, query_failure
+from headrace.spark.query_output import write_output
+from headrace.state.checkpoint import CHECKPOINT
+from headrace.state.progress import Debt, PipelineProgress, Progress, ProgressView, require_same_epoch
+from headrace.state.spark_log import feed_positions, newest_commit, sync_commit, sync_epoch, sync_state
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """A committed batch: the rows in the first sink, the milliseconds it took, and sinks that were lost in it."""
+
+    batch: int
+    rows: int
+    ms: float
+    detached: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedConsumer:
+    """One feed that the query reads, and the name under which it keeps its position there."""
+
+    stream: str
+    log: FeedLog
+    name: str
+
+
+class RunningBatch(Protocol):
+    """The query whose batch is committed."""
+
+    def current(self) -> bool:
+        """False once the query was stopped: then nothing is stored."""
+        ...
+
+    def late(self) -> int:
+        """How many rows of the batch were dropped as late. Known when its rows are read."""
+        ...
+
+
+class DedicatedCommitter:
+    """Commits the batches of one pipeline, one at a time, in Spark's streaming thread. `directory` is that of its
+    state (`headrace.stream.dedicated_runtime`), `consumers` are its feeds in the order of its inputs."""
+
+    def __init__(
+        self,
+        directory: Path,
+        checkpoint: str,
+        consumers: tuple[FeedConsumer, ...],
+        done: Callable[[BatchSummary], None],
+        reveal: Callable[[str], str] = str,
+    ) -> None:
+        self._directory, self._consumers, self._done = directory, consumers, done
+        self._progress = ProgressView(directory)
+        self.sinks = DriverSinks(
+            checkpoint, directory.parent, reveal
+        )  # sinks stage rows in the same place in every turn
+        self._busy = threading.Lock()
+        self._released = -1
+
+    @property
+    def progress(self) -> Progress:
+        """The pipeline after its newest committed batch: `epoch` is the batch."""
+        return self._progress.read()
+
+    def commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, query: RunningBatch) -> None:
+        """Run a batch and commit it."""
+        with self._busy:
+            self._commit(rows, batch, pipeline, query)
+
+    def _commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, query: RunningBatch) -> None:
+        began = time.perf_counter()
+        sync_epoch(self._directory / CHECKPOINT, batch)
+        before, digest = self._progress.read(), self._digest(batch)
+        require_same_epoch(before, batch, "")
+        key = self.sinks.key(pipeline.instance, batch, digest)
+        staged = self.sinks.staged(pipeline)
+        for sink in staged.sinks:
+            self.sinks.of(pipeline, sink.name).verify(key)
+        lost: dict[str, str] = {}
+        try:
+            receipts = write_output(rows, staged, key, lost, in_tasks=True)
+        except Exception as problem:
+            if is_of_spark(problem) or not query.current():
+                raise
+            failure = query_failure(problem, pipeline)
+            raise failure from problem
+        fault_point("after-dedicated-staging")
+        if not query.current():
+            raise StreamFailed("the query of this commit was stopped")
+        delivered = self._deliver(pipeline, key, receipts, lost, before)
+        if delivered.failure:
+            raise _as_error(delivered.failure)
+        fault_point("after-dedicated-commit")
+        if batch > before.epoch:
+            self._progress.write(self._after(before, batch, pipeline, delivered, query.late()))
+        fault_point("after-dedicated-progress")
+        spent = (time.perf_counter() - began) * 1000
+        self._done(BatchSummary(batch, delivered.rows or 0, spent, delivered.detached))
+
+    def _deliver(
+        self,
+        pipeline: PipelineDef,
+        key: SinkKey,
+        receipts: Mapping[str, list[Staged]],
+        lost: Mapping[str, str],
+        before: Progress,
+    ) -> Delivered:
+        debts: dict[str, list[SinkKey]] = defaultdict(list)
+        for debt in before.debts:
+            debts[debt.sink].append(self.sinks.key(pipeline.instance, debt.epoch))
+        gone = before.detached.get(pipeline.run, {})
+        delivery = Delivery(pipeline, partial(self.sinks.for_commit, pipeline), key, debts)
+        return delivery.deliver(receipts, "", lost, {s.name: gone[s.name] for s in pipeline.sinks if s.name in gone})
+
+    def _after(self, before: Progress, batch: int, pipeline: PipelineDef, delivered: Delivered, late: int) -> Progress:
+        counted = before.pipelines.get(str(pipeline.instance), PipelineProgress())
+        counted = replace(
+            counted, rows_out=counted.rows_out + (delivered.rows or 0), late=counted.late + late, epoch=batch
+        )
+        owed = [d for d in before.debts if not self.sinks.settled(d)]
+        gone = before.detached.get(pipeline.run, {}) | delivered.detached
+        return replace(
+            before,
+            epoch=batch,
+            pipelines={str(pipeline.instance): counted},
+            debts=(*owed, *(Debt(pipeline, sink, batch) for sink in delivered.owed)),
+            detached={pipeline.run: gone} if gone else {},
+        )
+
+    def release(self) -> None:
+        """Let the feeds forget what is read and committed. Spark logs a batch as done after `commit` has returned, so
+        this is called from time to time, by one thread. The state and the log are made durable first: then Spark runs
+        nothing before it again."""
+        checkpoint = self._directory / CHECKPOINT
+        newest = newest_commit(checkpoint)
+        if newest > self._released:
+            sync_state(checkpoint, newest)
+            sync_commit(checkpoint, newest)
+            self._advance(feed_positions(checkpoint, newest))
+            self._released = newest
+
+    def read(self) -> dict[str, int]:
+        """The position in the feed of each stream up to which everything is in the sinks."""
+        newest = self._progress.read().epoch
+        return feed_positions(self._directory / CHECKPOINT, newest) if newest >= 0 else {}
+
+    def moved(self, directory: Path, checkpoint: str) -> None:
+        """Go on with another checkpoint in another directory. Only while no query runs."""
+        self._directory, self._released = directory, -1
+        self._progress = ProgressView(directory)
+        self.sinks.moved(checkpoint)
+
+    def _advance(self, read: Mapping[str, int]) -> None:
+        for consumer in self._consumers:
+            if consumer.stream in read:
+                consumer.log.advance(consumer.name, read[consumer.stream])
+
+    def _digest(self, batch: int) -> str:
+        found = feed_positions(self._directory / CHECKPOINT, batch)
+        return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:32]
+
+    def close(self) -> None:
+        self.sinks.close()
+
+
+def _as_error(failure: str) -> HeadraceError:
+    """The error for a failure that a delivery reports as text."""
+    kind = kind_of(failure)
+    if kind is None:
+        return SinkFailed(failure)
+    return kind(failure.split("] ", 1)[1])

@@ -1,0 +1,299 @@
+"""One pipeline on the dedicated host while the hub is open: its state, its feeds, its query.
+
+`headrace.state.dedicated_state` has the names of its files. A pipeline that loses its state (STOP NOW, START after a
+failure) gets another `fresh`, and with it another directory and another place in its feeds; the old directory is
+deleted. So a crash in the middle never leaves a query with half of its state.
+
+A query that reads the end of a finite source closes all windows, and its watermark is then at the end of time: it would
+take every later row for late. It reads nothing beyond that end. If more rows come, it begins its next `turn` there,
+without state: all that a watermark can close has been closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.base.durable import private_directory, state_errors
+from headrace.errors import HeadraceError
+from headrace.model.program import PipelineDef
+from headrace.model.stored import store, stored
+from headrace.sinks.feed_log import FeedLog, feed_directory
+from headrace.state.checkpoint import CHECKPOINT, checkpoint_id
+from headrace.state.dedicated_state import BEGIN, Begin, dedicated_home, newest_turn
+from headrace.state.plans import PlanStore
+from headrace.state.progress import Progress, read_progress, write_progress
+from headrace.state.spark_log import feeds_closed, newest_commit
+from headrace.stream.host import OnEnd, Query
+from headrace.stream.supervisor import QuerySupervisor
+
+if TYPE_CHECKING:
+    from headrace.spark.dedicated_committer import BatchSummary, DedicatedCommitter
+    from headrace.spark.dedicated_frame import FeedPlace
+
+
+@dataclass(frozen=True, slots=True)
+class DedicatedRequest:
+    """A query to start. It calls `on_end` in its own thread when it ends."""
+
+    directory: Path
+    committer: DedicatedCommitter
+    places: dict[str, FeedPlace]
+    pipeline: Callable[[], PipelineDef]
+    on_end: OnEnd
+    tend: Callable[[], None]
+
+
+class DedicatedRun(Query, Protocol):
+    """A running query of a pipeline."""
+
+    def drain(self, timeout: float) -> bool:
+        """Wait until all that the feeds hold is in the sinks."""
+        ...
+
+
+class DedicatedHost(Protocol):
+    """The hub, as a pipeline on the dedicated host sees it. No method waits for the hub's lock."""
+
+    def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
+        """Start a query. Starts Spark first, if it does not run."""
+        ...
+
+    def dedicated_failed(self, pipeline: PipelineDef, failure: str, detached: dict[str, str]) -> None:
+        """The pipeline failed, or lost sinks. Returns at once."""
+        ...
+
+    def reveal(self, secret: str) -> str:
+        """The value of a secret in a sink's options."""
+        ...
+
+
+class DedicatedRuntime:
+    """The running side of one pipeline on the dedicated host. Any thread may call.
+
+    `directory_of` returns the directory of a stream.
+    """
+
+    def __init__(self, pipeline: PipelineDef, directory_of: Callable[[str], Path], host: DedicatedHost) -> None:
+        self.pipeline, self._directory_of, self._host = pipeline, directory_of, host
+        self.home = dedicated_home(directory_of(pipeline.program.stream), pipeline)
+        self.supervisor = QuerySupervisor(self.home, PlanStore(self.home), self)
+        self._committer: DedicatedCommitter | None = None
+        self._lock = threading.RLock()
+        self._run: DedicatedRun | None = None
+        self.batch_ms: float | None = None
+
+    # --- the directory and the feeds --------------------------------------------------------------
+
+    @property
+    def consumer(self) -> str:
+        """The name under which it keeps its positions in feeds."""
+        return f"query-{self.pipeline.instance}-{self.pipeline.fresh}"
+
+    @property
+    def directory(self) -> Path:
+        """The directory of its current turn."""
+        return self.home / str(max(0, newest_turn(self.home)))
+
+    def feeds(self) -> dict[str, FeedLog]:
+        """The feed of each stream that it reads."""
+        instance = self.pipeline.instance
+        return {s: FeedLog(feed_directory(self._directory_of(s), instance)) for s in self.pipeline.streams}
+
+    def prepare(self) -> None:
+        """Make the directory and a place in every feed, before the streams write the first row for it. Does nothing if
+        they are there."""
+        with self._lock:
+            if newest_turn(self.home) >= 0:
+                return
+            begin, skipped = {}, 0
+            for stream, log in self.feeds().items():
+                with state_errors(log.directory):
+                    private_directory(log.directory)
+                others = [c for c in log.consumers() if c != self.consumer]  # of a state that is dropped
+                skipped += log.backlog().rows if others else 0
+                begin[stream] = log.register(self.consumer, log.end())
+                for other in others:
+                    log.unregister(other)
+                log.trim()
+            self._begin_turn(0, Begin(begin, skipped))
+            for old in self.home.parent.glob(f"{self.pipeline.instance}-*"):
+                if old != self.home:
+                    shutil.rmtree(old, ignore_errors=True)
+
+    def _begin_turn(self, turn: int, begin: Begin) -> None:
+        directory = self.home / str(turn)
+        shutil.rmtree(directory, ignore_errors=True)
+        with state_errors(directory):
+            private_directory(directory)
+        if turn:
+            before = read_progress(self.home / str(turn - 1))
+            write_progress(directory, Progress(pipelines=before.pipelines, detached=before.detached))
+        checkpoint_id(directory, self.pipeline.name)
+        store(directory / BEGIN, begin)
+        if turn:
+            shutil.rmtree(self.home / str(turn - 1), ignore_errors=True)
+
+    def _positions(self) -> dict[str, int]:
+        """Where each feed is read up to, as far as Spark has logged it as done."""
+        return {stream: log.position_of(self.consumer) or 0 for stream, log in self.feeds().items()}
+
+    def _closed(self) -> bool:
+        """True if this turn has read the end of all of its inputs, and has run once more since: its windows are closed
+        and its watermark is at the end of time."""
+        checkpoint = self.directory / CHECKPOINT
+        newest = newest_commit(checkpoint)
+        return newest >= 0 and feeds_closed(checkpoint, newest)
+
+    def _ended(self) -> bool:
+        """True if this turn is over. What a sink still owes belongs to it; the first batch after a start delivers
+        that."""
+        return self._closed() and not self.progress.debts
+
+    def _next_turn(self) -> None:
+        """Begin without state after the end of the input, if there is more input. Only while no query runs."""
+        with self._lock:
+            self.committer.release()
+            if self._ended():
+                turn = newest_turn(self.home) + 1
+                before = stored(Begin, self.directory / BEGIN)
+                skipped = 0 if before is None else before.skipped
+                self._begin_turn(turn, Begin(self._positions(), skipped))
+                self.committer.moved(self.directory, checkpoint_id(self.directory, self.pipeline.name))
+
+    def tend(self) -> None:
+        """Start the query again for input after an end. Called from time to time while the query runs."""
+        at = self._positions()
+        if self._ended() and any(log.end() > at[stream] for stream, log in self.feeds().items()):
+            self.supervisor.bounce()
+
+    def forget(self) -> None:
+        """Delete everything that it keeps on disk, with its feeds. No task of its streams may run for it any more."""
+        self.close()
+        with contextlib.suppress(HeadraceError):  # damaged: then the notes that sinks keep beside their output stay
+            newest = self.progress.epoch
+            if newest >= 0:
+                self.committer.sinks.forget([self.pipeline], newest + 1)
+        for log in self.feeds().values():
+            shutil.rmtree(log.directory, ignore_errors=True)
+            _remove_empty(log.directory.parent)
+        for own in self.home.parent.glob(f"{self.pipeline.instance}-*"):
+            shutil.rmtree(own, ignore_errors=True)
+        _remove_empty(self.home.parent)
+
+    @property
+    def committer(self) -> DedicatedCommitter:
+        """Commits its batches. One object for as long as the hub is open."""
+        with self._lock:
+            if self._committer is None:
+                from headrace.spark.dedicated_committer import DedicatedCommitter, FeedConsumer
+
+                self._committer = DedicatedCommitter(
+                    self.directory,
+                    checkpoint_id(self.directory, self.pipeline.name),
+                    tuple(FeedConsumer(stream, log, self.consumer) for stream, log in self.feeds().items()),
+                    done=self._batch_done,
+                    reveal=self._host.reveal,
+                )
+            return self._committer
+
+    # --- the query --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the query unless it runs. A failure to start is retried like any failure of the query."""
+        self.prepare()
+        self.supervisor.start(patient=True)
+
+    def stop(self) -> None:
+        """End the query at once. A batch in flight runs again with the next start."""
+        self.supervisor.stop()
+        self._run = None
+
+    def close(self) -> None:
+        """End the query and release the sinks."""
+        self.stop()
+        if self._committer is not None:
+            self._committer.close()
+
+    def drain(self, timeout: float) -> bool:
+        """Wait until all that the feeds hold now is in the sinks. True if that happened in time, or if the query is
+        dead or stopped, so that there is nothing to wait for."""
+        deadline = time.monotonic() + timeout
+        ends = {stream: log.end() for stream, log in self.feeds().items()}
+        while (left := deadline - time.monotonic()) > 0:
+            if self.supervisor.problem is not None or not self.supervisor.started:
+                return True
+            run = self._run
+            if run is not None and run.drain(left) and self._reached(ends):
+                return True
+            time.sleep(min(0.1, left))
+        return False
+
+    def _reached(self, ends: dict[str, int]) -> bool:
+        """True if these positions are read, and windows are closed if they are the end of all inputs."""
+        begin = stored(Begin, self.directory / BEGIN) or Begin({})
+        read = begin.positions | self.committer.read()
+        if any(read.get(stream, 0) < end for stream, end in ends.items()):
+            return False
+        query, newest = self.pipeline.program.dedicated, [log.newest() for log in self.feeds().values()]
+        over = all(epoch is not None and epoch.ending for epoch in newest)
+        begun = all(end <= begin.positions.get(stream, 0) for stream, end in ends.items())
+        return query is None or not query.closes or not over or begun or self._closed()
+
+    def redefine(self, pipeline: PipelineDef) -> None:
+        """Take the definition as it is now: other sinks may be attached. Its query and its state are the same."""
+        self.pipeline = pipeline
+
+    def launch_query(self, on_end: OnEnd) -> Query:
+        """Start a query, for the supervisor."""
+        from headrace.spark.dedicated_frame import FeedPlace
+
+        self._next_turn()
+        directory = self.directory
+        begin = stored(Begin, directory / BEGIN) or Begin({})
+        places = {s: FeedPlace(log.directory, begin.positions.get(s, 0)) for s, log in self.feeds().items()}
+        run = self._host.launch_dedicated(
+            DedicatedRequest(directory, self.committer, places, lambda: self.pipeline, on_end, self.tend)
+        )
+        self._run = run
+        return run
+
+    def blame(self, guilty: dict[str, str]) -> None:
+        """No other pipeline can kill this query."""
+
+    def query_changed(self) -> None:
+        """The supervisor gave up, or retries."""
+        problem = self.supervisor.problem
+        if problem is not None:
+            self._host.dedicated_failed(self.pipeline, problem, {})
+
+    def _batch_done(self, summary: BatchSummary) -> None:
+        self.batch_ms = summary.ms
+        self.supervisor.retries.reset()
+        self.supervisor.well()
+        if summary.detached:
+            self._host.dedicated_failed(self.pipeline, "", summary.detached)
+
+    # --- status -----------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> Progress:
+        """The pipeline after its newest committed batch."""
+        return read_progress(self.directory)
+
+    @property
+    def trouble(self) -> tuple[str, str]:
+        """`retrying` and why, if the query is being restarted; else two empty texts."""
+        retrying = self.supervisor.retrying
+        return ("", "") if retrying is None else ("retrying", retrying.problem)
+
+
+def _remove_empty(directory: Path) -> None:
+    with contextlib.suppress(OSError):  # others are there
+        directory.rmdir()

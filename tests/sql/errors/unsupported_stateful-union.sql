@@ -1,4 +1,0 @@
--- error: UNSUPPORTED_STATEFUL
--- at: 2:48
--- any host
-CREATE PIPELINE p INTO out AS SELECT id FROM s UNION SELECT a FROM s;
