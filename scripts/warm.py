@@ -12,19 +12,17 @@ from pathlib import Path
 import numpy as np
 
 from headrace.app.demo.show import script
-from headrace.bridge import rows
-from headrace.formats import FORMATS, warm
+from headrace.formats import FORMATS
 from headrace.ingress.shredder import SequenceShredder
 from headrace.model.program import Meaning
+from headrace.ring0 import ready_kernels
 from headrace.sources import SOURCES
 from headrace.sql import CreateStream, define_stream, parse_script
 
 
 def main() -> None:
-    """What crosses the bridge, the formats for all types, what the demo's stream generates and decodes, the
-    shredder."""
-    rows.warm()
-    warm.main()
+    """What every start needs, what the demo's stream generates and decodes, the shredder."""
+    ready_kernels.main()
     began = time.perf_counter()
     (statement,) = (s for s in parse_script(script("sensors")) if isinstance(s, CreateStream))
     stream = define_stream(statement, Meaning())

@@ -260,3 +260,12 @@ def test_sums_beyond_64_bits_are_exact() -> None:
     sent = folded([member], rows)[1].finish(1 << 20)
     got = decode_rows([entry.payload for _, entry in sent], schema_of(member.program.ring0)).to_pylist()
     assert {row["k0"]: row["p1"] for row in got} == {"a": D(5 * (2**63 - 1)), "b": D(-3 * 2**63)}
+
+
+def test_a_pass_that_fails_does_not_take_the_kernels_from_the_others() -> None:
+    rows = table([(text, 1, 0.5, True, 1, None, None, SECOND) for text in ("1", "x", "2")])
+    bad = pipeline(1, "flag", None, TUMBLE, (PRESENCE, partial(1, "sum", "CAST(c0 AS BIGINT)", SUM)))
+    good = pipeline(2, "text", None, TUMBLE)
+    runners = {p.instance: Runner(p, SinkKey("c", p.instance, 1), None) for p in (bad, good)}
+    assert fold_passes.run_folded(runners, [[1], [2]], rows, {}, None) == {2: None}
+    check(good, runners[2], rows)

@@ -96,7 +96,7 @@ def _kernels() -> Diagnosis:
 
     if warm.compiled():
         return Diagnosis("kernels", "ok", f"compiled, in {cache_directory()}")
-    advice = "The first run compiles them (half a minute), or: python -m headrace.formats.warm"
+    advice = "The first run compiles them (half a minute), or: python -m headrace.ring0.ready_kernels"
     return Diagnosis("kernels", "warning", "not compiled on this machine yet", advice)
 
 

@@ -1,4 +1,4 @@
-"""Compiles the kernels ahead of time: run `python -m headrace.formats.warm` once after installing.
+"""Compiles the kernels of the formats ahead of time (`headrace.ring0.ready_kernels` compiles all).
 
 Compiling takes half a minute on a new machine. Loading the compiled code takes 0.4 s of CPU. Spark forks its Python
 workers from a process that has called `load` (`headrace.spark.daemon`), so the workers pay neither.

@@ -26,7 +26,7 @@ def kernels_compiled(master: str | None) -> Iterator[None]:
         return
     began = time.monotonic()
     _log.info("compiling the kernels for this machine: about half a minute, only now", extra=facts("phase"))
-    command = [sys.executable, "-m", warm.__name__]
+    command = [sys.executable, "-m", "headrace.ring0.ready_kernels"]
     nowhere = subprocess.DEVNULL
     child = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
     try:

@@ -31,9 +31,8 @@ def run_folded(
     watermark: int | None,
 ) -> dict[int, Exception | None]:
     """Run what the kernels can run of these passes over `rows`. `known` maps filters to columns that hold their result.
-    Returns the instances that are done, each with its
-    failure if its sink for late rows failed. An instance whose expressions fail on some row is not among them: then
-    DuckDB aggregates, which shows which one fails."""
+    Returns the instances that are done, each with its failure if its sink for late rows failed. An instance whose
+    expressions fail on some row is not among them: then DuckDB aggregates, which shows which one fails."""
     alike: dict[Meaning, list[FoldedPass]] = defaultdict(list)
     for members in passes:
         rules: dict[CutRule, list[tuple[int, FoldProgram]]] = defaultdict(list)
@@ -77,8 +76,10 @@ def _run(
     began = time.perf_counter()
     try:
         columns = FoldColumns(meaning, rows, [[program for _, program in members] for _, members in passes], known)
-    except Exception:  # some expression fails on some row: DuckDB runs each pass by itself
-        return {}
+    except Exception:  # some expression fails on some row, or has values that the kernels do not know
+        # The other passes need not suffer from it. DuckDB runs the one that fails, and shows why.
+        alone = [_run(runners, meaning, [one], rows, known, watermark) for one in passes] if len(passes) > 1 else []
+        return {instance: problem for done in alone for instance, problem in done.items()}
     members = sum(len(members) for _, members in passes)
     spent = (time.perf_counter() - began) / max(1, members)
     done: dict[int, Exception | None] = {}

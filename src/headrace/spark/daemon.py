@@ -3,8 +3,8 @@
 Spark starts it by name (`spark.python.daemon.module`). An epoch uses several workers at once. Each would import Arrow,
 DuckDB and the formats by itself, which takes most of a second of CPU; workers that are forked from here have them.
 Compiled kernels are loaded here for the same reason: 0.4 s of CPU once instead of 0.4 s in each worker. The first batch
-of a forked worker then takes 2 ms instead of 440 to 840. The few kernels of the bridge, which every pipeline with state
-needs, are also compiled here if they are not in the cache.
+of a forked worker then takes 2 ms instead of 440 to 840. The two kernels that read and write what crosses the bridge
+are also compiled here if they are not in the cache. Those that fold are loaded by each worker, in 70 ms of CPU.
 """
 
 from __future__ import annotations
