@@ -405,9 +405,10 @@ def test_a_stream_that_is_declared_again_has_no_rows_of_the_old_pipeline(chain: 
         chain.crash()
     else:
         planner, kept = chain.queries["raw"].planner, chain.checkpoint("raw")
-        end = next(found for _ in range(5) if (found := planner.latest(kept.end)) != kept.end)
-        kept.logged = (kept.end, end)
-        list(planner.partitions(*kept.logged))
+        assert kept.end is not None
+        start, end = kept.end, next(found for _ in range(5) if (found := planner.latest(kept.end)) != kept.end)
+        kept.logged = (start, end)
+        list(planner.partitions(start, end))
     chain.sql("DROP PIPELINE p; CREATE PIPELINE p INTO o, STREAM d AS SELECT ts, v FROM raw WHERE v > 2")
     chain.sql("CREATE PIPELINE r INTO p AS SELECT v FROM d")
     chain.drain()

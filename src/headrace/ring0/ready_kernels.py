@@ -19,7 +19,8 @@ from headrace.ring0.folding import fold
 def fold_a_row() -> None:
     """Compile or load the kernels that fold. Uses DuckDB, so not in a process that forks others."""
     table = pa.table({"c0": pa.array(["a"]), "c1": pa.array([1.5])})
-    layout = layout_of(pa.schema({"k0": pa.string(), "p0": pa.int64(), "p1": pa.float64()}))
+    fields = pa.field("k0", pa.string()), pa.field("p0", pa.int64()), pa.field("p1", pa.float64())
+    layout = layout_of(pa.schema(fields))
     assert layout is not None
     program = FoldProgram(
         filter=None,
