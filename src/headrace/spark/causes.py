@@ -22,6 +22,11 @@ def cause_of(failure: Exception) -> str:
     return in_short(f"{failure}\n{trace}" if trace else str(failure))
 
 
+def from_state(failure: Exception) -> bool:
+    """True if the query failed because Spark could not load its state."""
+    return "CANNOT_LOAD_STATE_STORE" in f"{failure}{getattr(failure, '_stackTrace', None) or ''}"
+
+
 def in_short(text: str) -> str:
     """The cause in a failure text of Spark, which is mostly stack traces.
 
@@ -45,7 +50,7 @@ def in_short(text: str) -> str:
         ).render()
     if "Traceback (most recent call last)" in text:
         raised = _RAISED.findall(text[text.rindex("Traceback (most recent call last)") :])
-        if raised:
+        if raised and not raised[0].startswith("py4j.protocol.Py4JJavaError"):  # that only names a call
             return str(raised[0])
     if caused := _CAUSED.findall(text):
         return str(caused[-1]).strip()

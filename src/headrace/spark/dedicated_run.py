@@ -15,7 +15,8 @@ from pyspark.errors import AnalysisException, ParseException, StreamingQueryExce
 from headrace.base.durable import private_directory
 from headrace.errors import HeadraceError, InternalError, StreamFailed, kind_of
 from headrace.model.program import PipelineDef
-from headrace.spark.causes import cause_of
+from headrace.spark.causes import cause_of, from_state
+from headrace.spark.checkpoint_damage import state_damage
 from headrace.spark.dedicated_committer import DedicatedCommitter
 from headrace.spark.dedicated_frame import FeedPlace, dedicated_frame, dedicated_session
 from headrace.spark.jvm_plans import late_rows
@@ -55,6 +56,7 @@ class DedicatedSparkQuery:
         self._ended, self._tend = ended, tend
         self._known = threading.Event()  # `self._query` is known; its first batch may begin earlier
         definition, checkpoint = pipeline(), directory / CHECKPOINT
+        self._checkpoint = checkpoint
         query = definition.program.dedicated
         if query is None:
             raise InternalError(f"pipeline {definition.name} has no query of its own")
@@ -76,7 +78,7 @@ class DedicatedSparkQuery:
         except HeadraceError:
             raise
         except Exception as problem:  # py4j's message is the name of the call and a page of stack traces
-            cause = cause_of(problem)
+            cause = state_damage(checkpoint, cause_of(problem))
             kind = kind_of(cause)
             raise (StreamFailed(cause) if kind is None else kind(cause.split("] ", 1)[1])) from problem
         finally:
@@ -126,6 +128,8 @@ class DedicatedSparkQuery:
             self._query.awaitTermination()
         except StreamingQueryException as failure:
             problem = cause_of(failure)
+            if from_state(failure):
+                problem = state_damage(self._checkpoint, problem)
         except Exception as failure:  # the JVM is gone, and the query with it
             problem = f"Spark is gone: {failure}"
         self._ended(problem)

@@ -20,7 +20,8 @@ from headrace.base.durable import private_directory
 from headrace.bridge.messages import SPARK_DDL, Row
 from headrace.bridge.spark_rows import open_staging
 from headrace.errors import InternalError, StreamFailed, kind_of
-from headrace.spark.causes import cause_of
+from headrace.spark.causes import cause_of, from_state
+from headrace.spark.checkpoint_damage import state_damage
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.epoch_queries import EpochQueries
 from headrace.spark.session import QUERY_SETTINGS, Engine
@@ -77,7 +78,7 @@ class StreamQuery:
         try:
             self._query: StreamingQuery = writer.option("checkpointLocation", location(self._checkpoint)).start()
         except Exception as problem:  # py4j's message is the name of the call and a page of stack traces
-            cause = cause_of(problem)
+            cause = state_damage(self._checkpoint, cause_of(problem))
             kind = kind_of(cause)
             raise (StreamFailed(cause) if kind is None else kind(cause.split("] ", 1)[1])) from problem
         self._ended, self._planner = ended, planner
@@ -107,6 +108,8 @@ class StreamQuery:
             self._query.awaitTermination()
         except StreamingQueryException as failure:
             problem = cause_of(failure)
+            if from_state(failure):
+                problem = state_damage(self._checkpoint, problem)
         except Exception as failure:  # the JVM is gone, and the query with it
             problem = f"Spark is gone: {failure}"
         self._ended(problem)

@@ -1,0 +1,55 @@
+"""Damaged files of a checkpoint are named, whatever Spark says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.errors import StateDamaged, kind_of
+from headrace.spark.causes import from_state, in_short
+from headrace.spark.checkpoint_damage import damaged_files, state_damage
+from tests.spark.test_causes import TRACEBACK, wrapped
+
+SAID = "Spark said something else"
+
+
+@pytest.fixture
+def checkpoint(spark_of_the_run: SparkSession, tmp_path: Path) -> Path:
+    """Files with checksums as Spark writes them: several pieces, one piece, empty."""
+    spark_of_the_run.range(2000).selectExpr("CAST(id AS STRING)").coalesce(1).write.text(str(tmp_path / "state"))
+    spark_of_the_run.range(1).selectExpr("'v1'").coalesce(1).write.text(str(tmp_path / "offsets"))
+    assert len(list(tmp_path.rglob(".*.crc"))) == 4, "two files of rows, two of success"
+    return tmp_path
+
+
+def test_files_as_spark_wrote_them_are_intact(checkpoint: Path) -> None:
+    assert list(damaged_files(checkpoint)) == []
+    assert state_damage(checkpoint, SAID) == SAID
+
+
+@pytest.mark.parametrize("how", ["flipped", "halved", "emptied", "removed", "longer"])
+@pytest.mark.parametrize("place", ["state", "offsets"])
+def test_a_damaged_file_is_named(checkpoint: Path, place: str, how: str) -> None:
+    (file,) = (checkpoint / place).glob("part-*")
+    data = bytearray(file.read_bytes())
+    if how == "removed":
+        file.unlink()
+    else:
+        data[len(data) // 2] ^= 1
+        file.write_bytes(
+            {"flipped": data, "halved": data[: len(data) // 2], "emptied": b"", "longer": bytes(data) + b"x"}[how]
+        )
+    assert list(damaged_files(checkpoint)) == [str(file)]
+    said = state_damage(checkpoint, SAID)
+    assert kind_of(said) is StateDamaged
+    assert str(file) in said
+
+
+def test_an_error_that_only_names_a_call_is_not_the_cause() -> None:
+    call = "py4j.protocol.Py4JJavaError: An error occurred while calling o1.collectToPython."
+    text = wrapped(TRACEBACK.format(raised=call) + "\nCaused by: java.lang.NullPointerException: key is null")
+    assert in_short(text).startswith("java.lang.NullPointerException")
+    assert not from_state(Exception(text))
+    assert from_state(Exception(f"[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] {text}"))
