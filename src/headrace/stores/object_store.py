@@ -164,19 +164,27 @@ class ObjectStore:
             self.files.create_dir(directory)
             hidden = f"{directory}/.{last}.{uuid.uuid4().hex}"
             self._write(hidden, data)
-            self.files.move(hidden, path)
+            self._rename(hidden, path)
 
     def _write(self, path: str, data: Any) -> None:
         # Without `compression` the library would compress what is called .gz.
         with self.files.open_output_stream(path, compression=None) as out:
             out.write(data)
 
+    def _rename(self, path: str, to: str) -> None:
+        """HDFS does not rename over a file. If this ends after the deletion, the caller's next try finds `path`."""
+        if not self.files.get_file_info(path).is_file:
+            raise FileNotFoundError(path)
+        if self.files.get_file_info(to).is_file:
+            self.files.delete_file(to)
+        self.files.move(path, to)
+
     def copy(self, name: str, to: str) -> None:
         """Copy an object on the server, over one that is there. Raises FileNotFoundError."""
         with self.asking("copy an object"):
             if self.access.scheme in HDFS:
                 self.files.create_dir(self.path(to).rpartition("/")[0])
-                self.files.move(self.path(name), self.path(to))
+                self._rename(self.path(name), self.path(to))
             else:
                 self.files.copy_file(self.path(name), self.path(to))
 
