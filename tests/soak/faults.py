@@ -208,7 +208,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="chooses which bit is flipped")
     parser.add_argument("--only", choices=["damage", "places"], help="a part of it")
     parser.add_argument("--ended", choices=["clean", "killed"], help="only directories of hubs that ended in this way")
-    parser.add_argument("--match", default="", help="only files or places with this in their path or name")
+    parser.add_argument("--match", nargs="+", default=[""], help="only files or places with one of these in their name")
     parser.add_argument("--every", action="store_true", help="every file, not only the newest (and oldest) of a role")
     parser.add_argument("--faults", type=int, default=len(FAULTS), help="only so many faults of each file, by the seed")
     parser.add_argument("--sample", type=int, default=None, help="only so many trials of each template, by the seed")
@@ -237,7 +237,7 @@ def main() -> int:
             files = [
                 t
                 for t in (found if arguments.every else some_of_each(found, one.name == "clean"))
-                if arguments.match in str(t.path)
+                if any(part in str(t.path) for part in arguments.match)
             ]
             rng = random.Random(arguments.seed)
             chosen = [(target, fault) for target in files for fault in rng.sample(FAULTS, arguments.faults)]
@@ -247,7 +247,7 @@ def main() -> int:
             damaged |= damage_files(one, engine.spark, chosen, arguments.seed, say)
             trials += len(chosen)
         for name, act in PLACES.items() if arguments.only != "damage" else ():
-            if arguments.match in name:
+            if any(part in name for part in arguments.match):
                 (root / name.replace(":", "").replace(" ", "-")).mkdir()
                 places[name] = act(root / name.replace(":", "").replace(" ", "-"), engine.spark)
                 say(f"{'ok' if places[name].ok else 'WRONG'} {name}: {places[name].kind} {places[name].said[:600]}")
