@@ -77,6 +77,14 @@ def _truncate(quoted: str, text: str) -> str:
     return f"make_timestamptz(epoch_us({text}) - (epoch_us({clock}) - epoch_us(date_trunc('{unit}', {clock}))))"
 
 
+def _first_day(unit: str, date: str) -> str:
+    """The first day of a unit. DuckDB's date_trunc() knows no dates that are no timestamps, as of the year 1234567."""
+    if unit == "quarter":
+        return f"make_date(year({date}), quarter({date}) * 3 - 2, 1)"
+    part = {"year": "dayofyear", "month": "day", "week": "isodow"}[unit]
+    return f"({date} - CAST({part}({date}) - 1 AS INTEGER))"
+
+
 def _floor(text: str, unit: int) -> str:
     """The number of whole units up to an instant, rounded down, also before 1970."""
     return f"((epoch_us({text}) - (epoch_us({text}) % {unit} + {unit}) % {unit}) // {unit})"
@@ -263,7 +271,7 @@ OVERLOADS: tuple[Overload, ...] = (
         "trunc",
         ("DATE", "STRING"),
         DATE,
-        lambda a, k, r: f"CAST(date_trunc('{_UNITS[_bare(a[1])]}', {a[0]}) AS DATE)",
+        lambda a, k, r: _first_day(_UNITS[_bare(a[1])], a[0]),
         constant=(1,),
         check=_unit_of(tuple(u for u in _UNITS if _UNITS[u] in _DATE_UNITS), 1),
     ),
