@@ -50,5 +50,16 @@ def test_an_error_that_only_names_a_call_is_not_the_cause() -> None:
     call = "py4j.protocol.Py4JJavaError: An error occurred while calling o1.collectToPython."
     text = wrapped(TRACEBACK.format(raised=call) + "\nCaused by: java.lang.NullPointerException: key is null")
     assert in_short(text).startswith("java.lang.NullPointerException")
-    assert not from_state(Exception(text))
-    assert from_state(Exception(f"[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] {text}"))
+    assert from_state(Exception(text))
+
+
+@pytest.mark.parametrize(
+    ("root", "found"),
+    [
+        ("org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred", True),
+        ("org.apache.hadoop.fs.ChecksumException: Checksum file not a length multiple of checksum size", True),
+        ("java.net.ConnectException: Connection refused", False),
+    ],
+)
+def test_checksums_are_compared_when_a_file_may_be_the_cause(root: str, found: bool) -> None:
+    assert from_state(Exception(wrapped(root))) is found

@@ -13,6 +13,8 @@ _CHECKSUM = re.compile(r"ChecksumException: Checksum error: file:(\S+/checkpoint
 _RAISED = re.compile(r"^(?!Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Failed|Interrupt|Exit): .+$", re.MULTILINE)
 _CAUSED = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+# Spark meets damaged files of state and its metadata with errors like these.
+_STATE_FILE = re.compile(r"CANNOT_LOAD_STATE_STORE|hadoop\.fs\.\w+Exception|NullPointerException")
 _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
 
 
@@ -23,8 +25,8 @@ def cause_of(failure: Exception) -> str:
 
 
 def from_state(failure: Exception) -> bool:
-    """True if the query failed because Spark could not load its state."""
-    return "CANNOT_LOAD_STATE_STORE" in f"{failure}{getattr(failure, '_stackTrace', None) or ''}"
+    """True if the query may have failed because of a file of its checkpoint."""
+    return _STATE_FILE.search(f"{failure}{getattr(failure, '_stackTrace', None) or ''}") is not None
 
 
 def in_short(text: str) -> str:
