@@ -170,8 +170,8 @@ def test_a_roll_that_failed_is_tried_again_without_another_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.sinks.rolling.AGAIN", 0.05)
-    sink = opened(tmp_path, 1 << 30, age=0.05)
-    failed: list[str] = []
+    now, failed = [time.time()], list[str]()
+    sink = RollingSink(tmp_path, "s", "txt", LineJoiner(False), None, 60_000_000, clock=lambda: now[0])
     begin = sink._begin
 
     def fails_once(*arguments: Any) -> Any:
@@ -182,6 +182,8 @@ def test_a_roll_that_failed_is_tried_again_without_another_epoch(
 
     monkeypatch.setattr(sink, "_begin", fails_once)
     sink.commit(key(0), stage(tmp_path, 0, [[1, 2]]))
+    now[0] += 600
+    sink._on_time()
     until(lambda: visible(tmp_path) == [1, 2], "the rows are visible")
     assert failed
     sink.close()
