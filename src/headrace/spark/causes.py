@@ -14,7 +14,9 @@ _RAISED = re.compile(r"^(?!Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Failed|In
 _CAUSED = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 # Spark meets damaged files of state and its metadata with errors like these.
-_STATE_FILE = re.compile(r"CANNOT_LOAD_STATE_STORE|hadoop\.fs\.\w+Exception|NullPointerException")
+_STATE_FILE = re.compile(
+    r"CANNOT_LOAD_STATE_STORE|hadoop\.fs\.\w+Exception|NullPointerException|FileNotFoundException: File file:\S+/checkpoint/"
+)
 _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
 
 
