@@ -15,7 +15,8 @@ _CAUSED = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 # Spark meets damaged files of state and its metadata with errors like these.
 _STATE_FILE = re.compile(
-    r"CANNOT_LOAD_STATE_STORE|hadoop\.fs\.\w+Exception|NullPointerException|FileNotFoundException: File file:\S+/checkpoint/"
+    r"CANNOT_LOAD_STATE_STORE|hadoop\.fs\.\w+Exception|NullPointerException"
+    r"|FileNotFoundException: File file:\S+/checkpoint/"
 )
 _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
 
