@@ -269,3 +269,16 @@ def test_a_pass_that_fails_does_not_take_the_kernels_from_the_others() -> None:
     runners = {p.instance: Runner(p, SinkKey("c", p.instance, 1), None) for p in (bad, good)}
     assert fold_passes.run_folded(runners, [[1], [2]], rows, {}, None) == {2: None}
     check(good, runners[2], rows)
+
+
+def test_a_defect_of_the_kernels_is_logged_and_left_to_duckdb(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*arguments: Any) -> Any:
+        raise TypeError("a defect")
+
+    monkeypatch.setattr(fold_passes, "fold", broken)
+    rows = table([("a", 1, 0.5, True, 1, None, None, SECOND)])
+    runners = {1: Runner(pipeline(1, "text", None, TUMBLE), SinkKey("c", 1, 1), None)}
+    assert fold_passes.run_folded(runners, [[1]], rows, {}, None) == {}
+    assert "the kernels failed" in caplog.text

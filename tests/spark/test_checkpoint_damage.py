@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.errors import StateDamaged, kind_of
+from headrace.errors import DiskFull, StateDamaged, kind_of
 from headrace.spark.causes import from_state, in_short
 from headrace.spark.checkpoint_damage import damaged_files, state_damage
+from headrace.spark.query_end import not_started
 from tests.spark.test_causes import TRACEBACK, wrapped
 
 SAID = "Spark said something else"
@@ -65,3 +66,12 @@ def test_an_error_that_only_names_a_call_is_not_the_cause() -> None:
 )
 def test_checksums_are_compared_when_a_file_may_be_the_cause(root: str, found: bool) -> None:
     assert from_state(Exception(wrapped(root))) is found
+
+
+def test_a_start_that_fails_names_the_damaged_file_unless_its_error_has_a_code(checkpoint: Path) -> None:
+    (file,) = (checkpoint / "offsets").glob("part-*")
+    file.write_bytes(b"")
+    failed = not_started(Exception("An error occurred while calling o1.start."), checkpoint)
+    assert isinstance(failed, StateDamaged) and str(file) in str(failed)
+    full = not_started(Exception("java.io.IOException: No space left on device"), checkpoint)
+    assert isinstance(full, DiskFull)

@@ -10,16 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, ParseException, StreamingQueryException
+from pyspark.errors import AnalysisException, ParseException
 
 from headrace.base.durable import private_directory
-from headrace.errors import HeadraceError, InternalError, StreamFailed, kind_of
+from headrace.errors import HeadraceError, InternalError
 from headrace.model.program import PipelineDef
-from headrace.spark.causes import cause_of, from_state
-from headrace.spark.checkpoint_damage import state_damage
 from headrace.spark.dedicated_committer import DedicatedCommitter
 from headrace.spark.dedicated_frame import FeedPlace, dedicated_frame, dedicated_session
 from headrace.spark.jvm_plans import late_rows
+from headrace.spark.query_end import newest_epoch, not_started, wait_for_end
 from headrace.spark.query_failures import query_failure
 from headrace.spark.session import Engine
 from headrace.state.checkpoint import CHECKPOINT, location
@@ -77,10 +76,8 @@ class DedicatedSparkQuery:
             raise query_failure(problem, definition) from problem
         except HeadraceError:
             raise
-        except Exception as problem:  # py4j's message is the name of the call and a page of stack traces
-            cause = state_damage(checkpoint, cause_of(problem))
-            kind = kind_of(cause)
-            raise (StreamFailed(cause) if kind is None else kind(cause.split("] ", 1)[1])) from problem
+        except Exception as problem:
+            raise not_started(problem, checkpoint) from problem
         finally:
             context.setLocalProperty("spark.scheduler.pool", None)
         self._known.set()
@@ -123,26 +120,11 @@ class DedicatedSparkQuery:
         return late_rows(self._query)
 
     def _wait(self) -> None:
-        problem: str | None = None
-        try:
-            self._query.awaitTermination()
-        except StreamingQueryException as failure:
-            problem = cause_of(failure)
-            if from_state(failure):
-                problem = state_damage(self._checkpoint, problem)
-        except Exception as failure:  # the JVM is gone, and the query with it
-            problem = f"Spark is gone: {failure}"
-        self._ended(problem)
+        self._ended(wait_for_end(self._query, self._checkpoint))
 
     def last_epoch(self) -> tuple[int, float] | None:
         """The newest batch that Spark has reported, and how many milliseconds it took."""
-        try:
-            progress = self._query.lastProgress
-        except Exception:  # the JVM is gone; `_wait` reports that
-            return None
-        if progress is None or "addBatch" not in progress["durationMs"]:
-            return None
-        return int(progress["batchId"]), float(progress["durationMs"]["triggerExecution"])
+        return newest_epoch(self._query)
 
     def drain(self, timeout: float) -> bool:
         """Wait until everything that the feeds hold is in the sinks, and windows that can close have closed. True if

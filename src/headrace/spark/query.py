@@ -19,11 +19,10 @@ from pyspark.errors import StreamingQueryException
 from headrace.base.durable import private_directory
 from headrace.bridge.messages import SPARK_DDL, Row
 from headrace.bridge.spark_rows import open_staging
-from headrace.errors import InternalError, StreamFailed, kind_of
-from headrace.spark.causes import cause_of, from_state
-from headrace.spark.checkpoint_damage import state_damage
+from headrace.errors import InternalError, StreamFailed
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.epoch_queries import EpochQueries
+from headrace.spark.query_end import newest_epoch, not_started, wait_for_end
 from headrace.spark.session import QUERY_SETTINGS, Engine
 from headrace.spark.source import NAME, StreamDataSource
 from headrace.spark.state_host import LaneProcessor
@@ -77,10 +76,8 @@ class StreamQuery:
         remove_uncommitted_state(self._checkpoint)
         try:
             self._query: StreamingQuery = writer.option("checkpointLocation", location(self._checkpoint)).start()
-        except Exception as problem:  # py4j's message is the name of the call and a page of stack traces
-            cause = state_damage(self._checkpoint, cause_of(problem))
-            kind = kind_of(cause)
-            raise (StreamFailed(cause) if kind is None else kind(cause.split("] ", 1)[1])) from problem
+        except Exception as problem:
+            raise not_started(problem, self._checkpoint) from problem
         self._ended, self._planner = ended, planner
         self._watch = threading.Thread(target=self._wait, name=f"headrace-query-{name}", daemon=True)
         self._watch.start()
@@ -103,16 +100,7 @@ class StreamQuery:
             ) from problem
 
     def _wait(self) -> None:
-        problem: str | None = None
-        try:
-            self._query.awaitTermination()
-        except StreamingQueryException as failure:
-            problem = cause_of(failure)
-            if from_state(failure):
-                problem = state_damage(self._checkpoint, problem)
-        except Exception as failure:  # the JVM is gone, and the query with it
-            problem = f"Spark is gone: {failure}"
-        self._ended(problem)
+        self._ended(wait_for_end(self._query, self._checkpoint))
 
     def _require_current(self) -> None:
         """Raise when the query was stopped while its commit hung: another query may run by now."""
@@ -122,13 +110,7 @@ class StreamQuery:
     def last_epoch(self) -> tuple[int, float] | None:
         """The newest epoch that Spark has reported, and how many milliseconds it took from its planning to its
         commit."""
-        try:
-            progress = self._query.lastProgress
-        except Exception:  # the JVM is gone; `_wait` reports that
-            return None
-        if progress is None or "addBatch" not in progress["durationMs"]:
-            return None
-        return int(progress["batchId"]), float(progress["durationMs"]["triggerExecution"])
+        return newest_epoch(self._query)
 
     def stop(self) -> None:
         """End the query, in STOP_SECONDS at most. An epoch in flight is aborted and run again later. Nothing of it is
