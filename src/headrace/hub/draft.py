@@ -68,7 +68,8 @@ from headrace.hub.redeclaring import (
     stream_exists,
 )
 from headrace.hub.results import Result
-from headrace.model.program import DEAD_LETTER, Meaning, PipelineDef, SinkDef, StreamDef, ViewDef
+from headrace.model.definitions import DEAD_LETTER, PipelineDef, SinkDef, StreamDef, ViewDef
+from headrace.model.program import Meaning
 from headrace.sinks import SINKS, settle_sink
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (

@@ -30,7 +30,7 @@ from headrace.hub.reserve import Reserve
 from headrace.hub.rollout import PublishedPlan, Rollout
 from headrace.hub.runtimes import Runtimes
 from headrace.ingress.gateway_service import GatewayService
-from headrace.model.program import PipelineDef, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
 from headrace.sinks import DriverSink
 from headrace.sinks.feed_log import make_fed_stream
 from headrace.sources import keeps_progress
