@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from headrace.errors.span import Span
 
-# Where users import errors from. Tracebacks and pickles name this module, whichever one defines the class:
+# Where users import errors from. Tracebacks name this module, whichever one defines the class of the error:
 # `headrace.spark.causes` finds errors in the tracebacks of tasks by it.
 PUBLIC = "headrace.errors"
 
@@ -31,8 +31,6 @@ class HeadraceError(Exception):
     ...     print(problem.code, "-", problem.advice)
     UNKNOWN_COLUMN - Did you mean 'temp'?
     """
-
-    __module__ = PUBLIC
 
     code: ClassVar[str] = "HEADRACE_ERROR"
     retry_helps: ClassVar[bool] = False

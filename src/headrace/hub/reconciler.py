@@ -19,13 +19,13 @@ from headrace.base.background import BackgroundQueue
 from headrace.base.durable import state_errors
 from headrace.errors import DiskFull, HeadraceError, StateUnavailable, StopTimeout, UnknownStream
 from headrace.hub.chains import connected, in_order
+from headrace.hub.collected_problems import CollectedProblems
 from headrace.hub.damage import DamagedStreams, stored_failures
 from headrace.hub.declarations import Declarations
 from headrace.hub.dedicated_pipelines import DedicatedPipelines
 from headrace.hub.effects import DeclaredScript, ScriptEffects, StreamChange
 from headrace.hub.failure_records import FailureRecords
 from headrace.hub.launcher import QueryLauncher
-from headrace.hub.problems import Problems
 from headrace.hub.reservations import StreamReservations
 from headrace.hub.reserve import Reserve
 from headrace.hub.rollout import PublishedPlan, Rollout
@@ -304,7 +304,7 @@ class Reconciler:
         """
         if not changes:  # a script that only asks waits for nothing
             return
-        problems = Problems()
+        problems = CollectedProblems()
         with problems.collecting(), state_errors(self._state.path):
             self.dedicated.prepare()
         phases: dict[int, list[StreamChange]] = {0: [], 1: [], 2: []}
@@ -324,7 +324,7 @@ class Reconciler:
         known = self._runtimes.known(change.stream)
         return 0 if change.revive or known is None or not known.running else 1
 
-    def _reconcile_phase(self, changes: Collection[StreamChange], problems: Problems) -> None:
+    def _reconcile_phase(self, changes: Collection[StreamChange], problems: CollectedProblems) -> None:
         """Publish the plans of some streams, then wait for them. Adds what goes wrong to `problems`."""
         published: list[PublishedPlan] = []
         for change in changes:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headrace.errors import HeadraceError, StopTimeout
 
 
-class Problems:
+class CollectedProblems:
     """Errors found so far, to be raised together at the end."""
 
     def __init__(self) -> None:
