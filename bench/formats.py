@@ -33,16 +33,9 @@ from bench.report import Report, environment, main
 from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
-from headrace.model.program import (
-    Expression,
-    Meaning,
-    PipelineDef,
-    PipelineProgram,
-    PlanVersion,
-    Ring0Program,
-    SinkDef,
-    StreamDef,
-)
+from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
+from headrace.model.plan_version import PlanVersion
+from headrace.model.program import Expression, Meaning, PipelineProgram, Ring0Program
 from headrace.model.schema import Field, Schema, View, parse_type
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput

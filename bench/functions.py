@@ -26,7 +26,8 @@ from bench.function_cases import Entry, entries
 from bench.function_rows import SCHEMA, table
 from bench.report import Report, environment, main
 from headrace.exec import duck
-from headrace.model.program import Expression, Meaning, StreamDef
+from headrace.model.definitions import StreamDef
+from headrace.model.program import Expression, Meaning
 from headrace.model.schema import NESTED, field_at
 from headrace.spark.java import find_java
 from headrace.sql import Select, parse_script, plan_pipeline

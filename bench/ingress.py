@@ -31,7 +31,7 @@ from headrace.ingress.journal import Journal
 from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog
 from headrace.ingress.shredder import SequenceShredder
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES
 

@@ -35,7 +35,9 @@ from bench.shared import build, select
 from bench.streaming import plain_settings, session
 from headrace.bridge.messages import MessageKind, decode
 from headrace.bridge.reports import PlannedEpoch, TaskReport
-from headrace.model.program import Meaning, PipelineDef, PlanVersion, SinkDef
+from headrace.model.definitions import PipelineDef, SinkDef
+from headrace.model.plan_version import PlanVersion
+from headrace.model.program import Meaning
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources.kafka import KAFKA

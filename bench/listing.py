@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench.report import Report, environment, main
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sources import SOURCES
 from headrace.sources.source_kind import SourceOffset, StreamSource

@@ -13,7 +13,8 @@ from collections.abc import Callable
 import sqlglot
 
 from bench.report import Report, environment, main
-from headrace.model.program import Meaning, SinkDef
+from headrace.model.definitions import SinkDef
+from headrace.model.program import Meaning
 from headrace.sql import CreatePipeline, CreateStream, define_stream, parse_script, plan_pipeline
 from headrace.state.catalog import Catalog
 

@@ -35,7 +35,7 @@ import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from bench.report import Report, environment, main
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, Field, Schema
 from headrace.sinks import SINKS, SinkKey, settle_sink
 from tests.connectors.broker import Broker, BrokerMissing

@@ -7,30 +7,31 @@ import os
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from headrace.model.program import (
+from headrace.model.definitions import (
     ComputedColumn,
+    LateRows,
+    MetadataColumn,
+    PipelineDef,
+    SinkDef,
+    StreamDef,
+    ViewDef,
+)
+from headrace.model.plan_version import PipelineExit, PlanVersion
+from headrace.model.program import (
     Condition,
     DedicatedQuery,
     Expression,
     FallibleExpression,
     FeedInput,
     Growth,
-    LateRows,
     Meaning,
-    MetadataColumn,
     Partial,
-    PipelineDef,
-    PipelineExit,
     PipelineProgram,
-    PlanVersion,
     Ring0Program,
     Ring1Program,
     RowGenerator,
-    SinkDef,
     SizedValue,
     SparkQuery,
-    StreamDef,
-    ViewDef,
     Window,
 )
 from headrace.model.schema import Array, DataType, Decimal, Field, Map, Scalar, Schema, Struct, View

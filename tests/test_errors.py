@@ -12,7 +12,7 @@ import pytest
 
 from headrace import errors
 from headrace.errors import HeadraceError, Span, SyntaxProblem
-from tests.code import ROOT, modules, tree
+from tests.code import ROOT, SOURCE, modules, tree
 
 ABSTRACT = {
     errors.HeadraceError,
@@ -53,7 +53,8 @@ def test_every_error_is_used_outside_its_module(kind: type[HeadraceError]) -> No
 @cache
 def called_or_passed() -> frozenset[str]:
     """Every name outside of `errors` that is called, or passed to a call such as `unknown(UnknownSink, ...)`."""
-    calls = (n for p in modules() if p.name != "errors.py" for n in ast.walk(tree(p)) if isinstance(n, ast.Call))
+    outside = (path for path in modules() if SOURCE / "errors" not in path.parents)
+    calls = (n for path in outside for n in ast.walk(tree(path)) if isinstance(n, ast.Call))
     parts = [part for call in calls for part in (call.func, *call.args)]
     named = [part.id for part in parts if isinstance(part, ast.Name)]
     return frozenset([*named, *(part.attr for part in parts if isinstance(part, ast.Attribute))])
@@ -67,6 +68,10 @@ def test_every_error_travels_between_processes(kind: type[HeadraceError]) -> Non
     assert type(after) is kind
     assert (after.message, after.advice, after.span, after.params) == ("what", "do this", before.span, params)
     assert after.render() == before.render()
+
+
+def test_every_error_names_the_public_module() -> None:
+    assert {kind.__module__ for kind in CLASSES} == {"headrace.errors"}
 
 
 def test_an_error_in_sql_says_statement_line_and_column_and_points_at_it() -> None:

@@ -17,7 +17,7 @@ from headrace.app.run import RunSettings, run_script
 from headrace.app.view.lines import pipelines_line, status_lines, stream_line
 from headrace.errors import AlreadyExists, InUse
 from headrace.hub.results import Result
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.model.status import PipelineStatus, StreamStatus
 from headrace.service.decoding import decode_result as from_json

@@ -22,7 +22,7 @@ from headrace.errors import (
     SinkRefused,
     SinkUnavailable,
 )
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
 from headrace.sinks import SINKS, SinkKey, settle_sink
 

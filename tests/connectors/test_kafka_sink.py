@@ -18,7 +18,7 @@ from headrace.errors import (
     SinkUnavailable,
     UnknownTopic,
 )
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Map, Schema
 from headrace.sinks import SINKS, SinkKey, kafka_target, settle_sink
 from tests.connectors.broker import PASSWORD, USER, Broker

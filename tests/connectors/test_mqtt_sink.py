@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import BadOption, BrokerUnreachable, SinkMismatch, SinkRefused, SinkUnavailable
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
 from headrace.sinks import SINKS, SinkKey, settle_sink
 from tests.connectors.mosquitto import Mosquitto

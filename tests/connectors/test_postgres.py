@@ -24,7 +24,7 @@ from headrace.errors import (
     SinkUnavailable,
     StateDamaged,
 )
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema, parse_type
 from headrace.sinks import SINKS, SinkKey, Staged
 from headrace.sinks.postgres_target import PostgresTarget

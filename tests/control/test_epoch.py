@@ -16,7 +16,7 @@ from headrace.base import faults
 from headrace.bridge.messages import MessageKind, Row
 from headrace.control.signals import FLUSH, PING, QUICK_END, Barrier
 from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, MissingInput, SinkFailed, UnknownInput
-from headrace.model.program import PlanVersion
+from headrace.model.plan_version import PlanVersion
 from headrace.ring1.lane_state import MemoryStore
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.state_host import LaneProcessor

@@ -14,7 +14,8 @@ import pytest
 from headrace.errors import TooManyValues
 from headrace.exec import duck
 from headrace.exec.aggregates import aggregate_rows, finish, merge
-from headrace.model.program import Emit, Meaning, StreamDef, Window
+from headrace.model.definitions import StreamDef
+from headrace.model.program import Emit, Meaning, Window
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.sql import Select, parse_script, plan_on_shared_host
 from headrace.state.catalog import Catalog

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from headrace.exec.aggregates import Aggregated, aggregate_rows, finish, is_closed, merge, project_rows, schema_of
 from headrace.exec.families import family_pass
-from headrace.model.program import Expression, Meaning, PipelineDef, Ring0Program, Window
+from headrace.model.definitions import PipelineDef
+from headrace.model.program import Expression, Meaning, Ring0Program, Window
 from headrace.model.schema import DOUBLE, INT, STRING
 from tests.ring1.pipelines import (
     AGGREGATES,

@@ -13,7 +13,9 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from headrace.model.program import Expression, PipelineDef, PipelineProgram, PlanVersion, Ring0Program, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
+from headrace.model.plan_version import PlanVersion
+from headrace.model.program import Expression, PipelineProgram, Ring0Program
 from headrace.model.schema import Field, Schema, View, parse_type
 from headrace.ring0.decode import Decoder
 from headrace.ring0.pieces import pieces

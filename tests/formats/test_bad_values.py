@@ -18,16 +18,9 @@ from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.format_kind import Decoded
 from headrace.formats.native import write_rows
-from headrace.model.program import (
-    Expression,
-    Meaning,
-    PipelineDef,
-    PipelineProgram,
-    PlanVersion,
-    Ring0Program,
-    SinkDef,
-    StreamDef,
-)
+from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
+from headrace.model.plan_version import PlanVersion
+from headrace.model.program import Expression, Meaning, PipelineProgram, Ring0Program
 from headrace.model.schema import Field, Schema, View, parse_type
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput

@@ -15,7 +15,8 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.formats import FORMATS
-from headrace.model.program import Expression, Meaning, PipelineDef, PipelineProgram, Ring0Program, SinkDef, StreamDef
+from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
+from headrace.model.program import Expression, Meaning, PipelineProgram, Ring0Program
 from headrace.model.schema import Field, Schema, View, parse_type
 from tests.formats.test_json import same
 from tests.ring0.tasks import Sent, task

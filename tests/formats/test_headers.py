@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import HeaderMismatch
 from headrace.formats import FORMATS
 from headrace.formats.framing import first_record
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES
 

@@ -24,7 +24,7 @@ from headrace.ingress import site as sites
 from headrace.ingress.gateway import Gateway
 from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog, UnitReader
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
 

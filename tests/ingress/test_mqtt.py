@@ -17,7 +17,7 @@ from headrace.ingress.gateway import Gateway, OpenStream
 from headrace.ingress.mark import JournalPosition
 from headrace.ingress.mqtt_session import MqttSession
 from headrace.ingress.ready import ReadyLog, UnitReader
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sources import SOURCES
 

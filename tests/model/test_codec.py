@@ -11,30 +11,31 @@ from hypothesis import strategies as st
 
 from headrace.errors import UnknownType
 from headrace.model.codec import dump, load
-from headrace.model.program import (
+from headrace.model.definitions import (
     ComputedColumn,
+    LateRows,
+    MetadataColumn,
+    PipelineDef,
+    SinkDef,
+    StreamDef,
+    ViewDef,
+)
+from headrace.model.plan_version import PipelineExit, PlanVersion
+from headrace.model.program import (
     Condition,
     DedicatedQuery,
     Expression,
     FallibleExpression,
     FeedInput,
     Growth,
-    LateRows,
     Meaning,
-    MetadataColumn,
     Partial,
-    PipelineDef,
-    PipelineExit,
     PipelineProgram,
-    PlanVersion,
     Ring0Program,
     Ring1Program,
     RowGenerator,
-    SinkDef,
     SizedValue,
     SparkQuery,
-    StreamDef,
-    ViewDef,
     Window,
 )
 from headrace.model.schema import Field, Schema, View

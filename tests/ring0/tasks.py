@@ -25,19 +25,9 @@ from headrace.bridge.rows import decode_rows
 from headrace.control.signals import Barrier
 from headrace.exec.aggregates import schema_of
 from headrace.formats.format_kind import Format
-from headrace.model.program import (
-    Expression,
-    Meaning,
-    PipelineDef,
-    PipelineExit,
-    PipelineProgram,
-    PlanVersion,
-    Ring0Program,
-    Ring1Program,
-    SinkDef,
-    StreamDef,
-    Window,
-)
+from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
+from headrace.model.plan_version import PipelineExit, PlanVersion
+from headrace.model.program import Expression, Meaning, PipelineProgram, Ring0Program, Ring1Program, Window
 from headrace.model.schema import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, View
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput

@@ -15,16 +15,15 @@ from headrace.bridge.buckets import buckets
 from headrace.bridge.packs import PackEntry
 from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import aggregate_rows, schema_of
+from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.program import (
     MEMBER,
     Expression,
     Meaning,
     Partial,
-    PipelineDef,
     PipelineProgram,
     Ring0Program,
     Ring1Program,
-    SinkDef,
     Window,
 )
 from headrace.model.schema import (

@@ -10,7 +10,9 @@ import pytest
 from headrace.bridge.reports import PlannedEpoch
 from headrace.exec import duck
 from headrace.model.codec import dump
-from headrace.model.program import Meaning, PipelineDef, PlanVersion, Window
+from headrace.model.definitions import PipelineDef
+from headrace.model.plan_version import PlanVersion
+from headrace.model.program import Meaning, Window
 from headrace.model.schema import View
 from headrace.ring0 import projection
 from headrace.ring0.projection import Projection

@@ -14,7 +14,8 @@ from headrace.errors import OutOfMemory, ValueTooLarge
 from headrace.exec import sizing
 from headrace.exec.aggregates import finish
 from headrace.exec.failures import coded
-from headrace.model.program import Meaning, PipelineDef
+from headrace.model.definitions import PipelineDef
+from headrace.model.program import Meaning
 from headrace.ring0 import runner
 from headrace.sql import (
     CreatePipeline,

@@ -15,7 +15,9 @@ from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format, Indexed
 from headrace.model.codec import load
-from headrace.model.program import Meaning, PipelineDef, PipelineExit, SinkDef, Window
+from headrace.model.definitions import PipelineDef, SinkDef
+from headrace.model.plan_version import PipelineExit
+from headrace.model.program import Meaning, Window
 from headrace.model.schema import Schema, View
 from headrace.model.status import Traffic
 from headrace.sql import Select, parse_script, plan_on_shared_host

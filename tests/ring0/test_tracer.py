@@ -16,7 +16,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.bridge.reports import PlannedEpoch
-from headrace.model.program import PipelineDef, PlanVersion, Window
+from headrace.model.definitions import PipelineDef
+from headrace.model.plan_version import PlanVersion
+from headrace.model.program import Window
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from tests.ring0.tasks import WORD, Chunks, N, at, counting, lines, stateless, stream

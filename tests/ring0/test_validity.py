@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.model.program import Condition, PipelineDef, Window
+from headrace.model.definitions import PipelineDef
+from headrace.model.program import Condition, Window
 from headrace.model.schema import View
 from tests.ring0.tasks import SECOND, WORD, N, X, at, counting, lines, stateless, stream, task
 from tests.strategies import examples

@@ -20,13 +20,13 @@ from headrace.bridge.messages import Row as Message
 from headrace.bridge.packs import PackEntry, packs, unpack
 from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import schema_of
+from headrace.model.definitions import PipelineDef
 from headrace.model.program import (
     MEMBER,
     Emit,
     Expression,
     Meaning,
     Partial,
-    PipelineDef,
     PipelineProgram,
     Ring0Program,
     Ring1Program,

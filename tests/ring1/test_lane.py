@@ -14,7 +14,8 @@ from headrace.bridge.buckets import buckets
 from headrace.bridge.rows import encode_rows
 from headrace.errors import StateDamaged, TooManyGroups
 from headrace.exec.aggregates import aggregate_nothing, schema_of
-from headrace.model.program import Emit, PipelineDef, Window
+from headrace.model.definitions import PipelineDef
+from headrace.model.program import Emit, Window
 from headrace.ring1 import chunks, log_lane
 from headrace.ring1.lane import advance
 from headrace.ring1.lane_state import (

@@ -10,7 +10,9 @@ import pytest
 from headrace.bridge.messages import POOL, MessageKind, Receipt, Row, decode
 from headrace.bridge.reports import Failure, LaneReport, PoolReport
 from headrace.errors import MissingInput
-from headrace.model.program import Expression, PipelineDef, PipelineExit, Window
+from headrace.model.definitions import PipelineDef
+from headrace.model.plan_version import PipelineExit
+from headrace.model.program import Expression, Window
 from headrace.model.schema import INT
 from headrace.ring1.lane_run import run_lane, run_pool
 from headrace.ring1.lane_state import MemoryStore

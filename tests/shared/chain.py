@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from headrace.control.acks import Ack
 from headrace.hub.hub import Hub
 from headrace.hub.reconciler import Reconciler
-from headrace.model.program import Meaning, SinkDef
+from headrace.model.definitions import SinkDef
+from headrace.model.program import Meaning
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
 from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings

@@ -32,7 +32,8 @@ from headrace.errors import (
     StreamFailed,
 )
 from headrace.hub.hub import Hub
-from headrace.model.program import Meaning, SinkDef
+from headrace.model.definitions import SinkDef
+from headrace.model.program import Meaning
 from headrace.model.schema import Schema
 from headrace.ring1.lane_state import MemoryStore
 from headrace.ring1.pool_store import PoolStore

@@ -17,7 +17,7 @@ import pytest
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.packing import MessageFormat
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import NESTED, Field, Schema, nested_fields, parse_type
 from headrace.ring0.located import RecordLayout
 from headrace.sources.source_kind import RawChunk

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import StreamFailed
 from headrace.formats import FORMATS
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.model.status import StreamStatus
 from headrace.sources import SOURCES

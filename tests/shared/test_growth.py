@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import SinkFailed
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS
 from headrace.sinks.file_sink import FileSink

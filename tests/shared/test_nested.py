@@ -12,15 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.formats import FORMATS
-from headrace.model.program import (
-    Expression,
-    Meaning,
-    PipelineDef,
-    PipelineProgram,
-    PlanVersion,
-    Ring0Program,
-    StreamDef,
-)
+from headrace.model.definitions import PipelineDef, StreamDef
+from headrace.model.plan_version import PlanVersion
+from headrace.model.program import Expression, Meaning, PipelineProgram, Ring0Program
 from headrace.model.schema import NESTED, Field, Schema, View, field_at, nested_fields, parse_type
 from headrace.ring0.decode import Decoder
 from headrace.ring0.located import RecordLayout

@@ -15,7 +15,7 @@ from headrace.app.check import check_script
 from headrace.errors import AlreadyExists, StateDamaged
 from headrace.ingress.gateway_service import GatewayService
 from headrace.ingress.settings import HttpSettings
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.service.offline import OfflineHub
 from headrace.state.catalog import CatalogFile
 from headrace.state.restore import restore

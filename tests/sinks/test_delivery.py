@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import SinkFailed, StateDamaged
-from headrace.model.program import PipelineDef, SinkDef
+from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import Delivered, Delivery, retried, stage
 from headrace.sinks.sink_kind import DriverSink, SinkKey, Staged

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from headrace.errors import BadOption, SinkFailed, SinkMismatch, SinkRefused, TypeMismatch, UnknownColumn
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema, parse_type
 from headrace.sinks import SINKS, SinkKey
 from tests.sinks.crashes import Crash, crashing_at

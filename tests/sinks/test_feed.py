@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.base import durable
 from headrace.errors import EpochMismatch, StateDamaged, UnknownSinkKind
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, Staged, feed_log, feed_sink, settle_sink
 from headrace.sinks.feed_log import FeedLog, feed_directory, read_segments

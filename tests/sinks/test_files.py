@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import EpochMismatch, SinkFailed, StateDamaged, UnwritablePath
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
 from headrace.sinks.file_sink import FileSink, FileTask

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import BadOption, MissingOption, UnknownSinkKind
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.sinks import SINKS, SinkKey, settle_sink
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import BadOption, MissingOption, SinkRefused, SinkUnavailable
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
 from headrace.sinks import SINKS, SinkKey, http_sink, settle_sink
 from headrace.sinks.sink_kind import DriverSink

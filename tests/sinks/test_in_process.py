@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from headrace.errors import EpochMismatch
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, TIMESTAMP, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
 from headrace.sinks.console import CONSOLE, ConsoleSink, ConsoleTask

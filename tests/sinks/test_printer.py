@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import INT, Field, Schema
 from headrace.sinks.console import ConsoleSettings, ConsoleSink, ConsoleTask
 from headrace.sinks.printer import WAITING, Printer

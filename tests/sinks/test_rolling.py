@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import SinkFailed
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
 from headrace.sinks.file_sink import FileTask

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.sinks import SINKS, SinkKey
 from headrace.spark.java import find_java
 from tests.sinks.test_formats import FULL, OUTPUT

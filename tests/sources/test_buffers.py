@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadOption, BadSequence, FileChanged, MissingFile, UnreadableDirectory
 from headrace.formats import FORMATS
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import STRING, Field, Schema
 from headrace.sources import SOURCES, buffers, check_stream
 from headrace.sources.buffers import Buffers

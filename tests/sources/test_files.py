@@ -28,7 +28,7 @@ from headrace.errors import (
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
 from headrace.formats.native import write_rows
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, BINARY, BOOLEAN, STRING, Field, Schema
 from headrace.sources import SOURCES, check_stream
 from headrace.sources.extent import Extent

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.errors import BadOption, UnknownFormat, UnknownOption, UnknownSource
 from headrace.formats import FORMATS
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.sources import SOURCES, check_stream
 from headrace.sources.source_kind import StreamSource

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import BadOption, DataLost
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sources import kafka
 from headrace.sources.kafka_offsets import Place, TopicPlace

@@ -19,7 +19,7 @@ from headrace.formats import FORMATS
 from headrace.formats.codecs import codec_of, decompress
 from headrace.formats.format_kind import Format
 from headrace.formats.kernels.checksum import crc32c
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import BINARY, Field, Schema
 from headrace.sources import check_stream
 from headrace.sources.extent import Extent

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadOption, MissingFile
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sources import SOURCES
 from headrace.sources.files import Files

@@ -15,7 +15,9 @@ from headrace.bridge.messages import Row
 from headrace.bridge.reports import PlannedEpoch
 from headrace.bridge.spark_rows import rows_in_messages
 from headrace.errors import DiskFull, MissingInput, SinkFailed, StreamFailed
-from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, SinkDef, SparkQuery
+from headrace.model.definitions import PipelineDef, SinkDef
+from headrace.model.plan_version import PipelineExit, PlanVersion
+from headrace.model.program import SparkQuery
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.delivery import stage

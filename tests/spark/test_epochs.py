@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.model.program import PlanVersion, StreamDef
+from headrace.model.definitions import StreamDef
+from headrace.model.plan_version import PlanVersion
 from headrace.model.schema import BIGINT, TIMESTAMP, Field, Schema
 from headrace.spark import epochs
 from headrace.spark.epochs import EpochPlanner

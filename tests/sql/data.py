@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import NESTED, Array, DataType, Map, Struct, nested_fields
 from headrace.model.schema import Decimal as DecimalType
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.model.program import Meaning, StreamDef
+from headrace.model.definitions import StreamDef
+from headrace.model.program import Meaning
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.sql import Select, parse_script, plan_pipeline
 from headrace.state.catalog import Catalog

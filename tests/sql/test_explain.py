@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headrace.formats import FORMATS
-from headrace.model.program import PipelineDef, PlanVersion, SinkDef, StreamDef
+from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
+from headrace.model.plan_version import PlanVersion
 from headrace.model.schema import STRING, Field, Schema, View
 from headrace.model.status import StreamStatus
 from headrace.sql import (

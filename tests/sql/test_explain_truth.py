@@ -20,7 +20,7 @@ from headrace.bridge.packs import unpack
 from headrace.bridge.reports import TaskReport
 from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import schema_of
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.sql.plan import physical
 from headrace.sql.plan.physical import (
     Physical,

@@ -9,7 +9,8 @@ import pytest
 
 from headrace.errors import BadWindow, HeadraceError, SparkRefused, UnsupportedStateful
 from headrace.hub.redeclaring import same_pipeline
-from headrace.model.program import Meaning, OutputMode, PipelineDef
+from headrace.model.definitions import PipelineDef
+from headrace.model.program import Meaning, OutputMode
 from headrace.model.schema import BIGINT, STRING, Field, Schema, View
 from headrace.sql import CreatePipeline, Planned, Select, explain, parse_script, plan_pipeline
 from headrace.sql.functions import spark_functions

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.base.durable import write_atomic
 from headrace.errors import StateDamaged
 from headrace.model.codec import dump, load
-from headrace.model.program import PipelineDef, SinkDef, StreamDef
+from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
 from headrace.model.schema import INT, Field, Schema
 from headrace.model.status import StateChange
 from headrace.state.catalog import CATALOG_VERSION, Catalog, CatalogFile, PipelineRecord

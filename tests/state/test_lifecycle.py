@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import IllegalTransition
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.status import State, StateChange
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.lifecycle import KEPT_CHANGES, TRANSITIONS, follow

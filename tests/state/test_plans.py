@@ -12,7 +12,9 @@ from hypothesis import given, settings
 
 from headrace.base.durable import write_atomic
 from headrace.errors import DiskFull, StateDamaged
-from headrace.model.program import Meaning, PipelineDef, PipelineProgram, PlanVersion, Ring0Program, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
+from headrace.model.plan_version import PlanVersion
+from headrace.model.program import Meaning, PipelineProgram, Ring0Program
 from headrace.model.schema import INT, TIMESTAMP, Field, Schema, View
 from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import (

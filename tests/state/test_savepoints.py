@@ -30,7 +30,7 @@ from headrace.errors import (
     StateDamaged,
     UnwritablePath,
 )
-from headrace.model.program import PipelineDef, SinkDef, StreamDef
+from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
 from headrace.sinks import SINKS, SinkKey
 from headrace.state.catalog import Catalog, CatalogFile, PipelineRecord
 from headrace.state.progress import Progress

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StateDamaged
-from headrace.model.program import PlanVersion, StreamDef
+from headrace.model.definitions import StreamDef
+from headrace.model.plan_version import PlanVersion
 from headrace.model.schema import Schema
 from headrace.state.checkpoint import checkpoint_id
 from headrace.state.plans import PlanStore

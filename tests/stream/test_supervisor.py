@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import AddressInUse, DiskFull, EpochTimeout
-from headrace.model.program import PlanVersion
+from headrace.model.plan_version import PlanVersion
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Applied, Progress, write_applied, write_progress
 from headrace.state.quarantine import read_quarantine

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 
 from headrace.base.options import boolean, option
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.sink_kind import SinkKind

@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError, UnknownPipeline, UnknownSink, Unknown
 from headrace.hub.chains import unchecked_input
 from headrace.hub.draft import Draft
 from headrace.hub.time_zone import session_meaning
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sql import (
     CreateDerivedStream,
     CreatePipeline,

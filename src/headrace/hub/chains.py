@@ -24,7 +24,7 @@ from headrace.errors import (
     UnknownColumn,
     UnsupportedStateful,
 )
-from headrace.model.program import DERIVED, PipelineDef, SinkDef, StreamDef
+from headrace.model.definitions import DERIVED, PipelineDef, SinkDef, StreamDef
 from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Schema
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks.feed_sink import FEED

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from headrace.hub.launcher import hub_closed
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.state import transitions
 from headrace.state.catalog import Catalog, CatalogFile
 

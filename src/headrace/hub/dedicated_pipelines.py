@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headrace.errors import SavepointTooSmall, StopTimeout
 from headrace.hub.declarations import Declarations
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.sinks.feed_log import FEEDS
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.dedicated_state import DEDICATED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.state.catalog import Catalog
 
 

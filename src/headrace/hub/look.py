@@ -26,7 +26,7 @@ from headrace.hub.draft import Draft
 from headrace.hub.effects import DeclaredScript, ScriptEffects
 from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
-from headrace.model.program import PipelineDef, SinkDef
+from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.sources import SOURCES
 from headrace.sql import Select, cut_limit
 from headrace.sql.define import checked_options

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from headrace.base.unknown import unknown
 from headrace.errors import HeadraceError, InUse, Span, UnknownPipeline, UnknownSink, UnknownStream, UnknownView
 from headrace.hub.redeclaring import stream_in_use
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.state.catalog import Catalog, PipelineRecord
 
 

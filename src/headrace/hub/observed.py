@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.errors import HeadraceError
-from headrace.model.program import PipelineDef, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
 from headrace.model.schema import View
 from headrace.model.status import PipelineStatus, ShownState, StreamState, StreamStatus
 from headrace.ring0.validity import policy_of

@@ -11,7 +11,7 @@ the notice thread never take it: they leave their work to the background queue.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from headrace.base.background import BackgroundQueue
 from headrace.base.durable import state_errors
 from headrace.errors import DiskFull, HeadraceError, StateUnavailable, StopTimeout, UnknownStream
 from headrace.hub.chains import connected, in_order
+from headrace.hub.collected_problems import CollectedProblems
 from headrace.hub.damage import DamagedStreams, stored_failures
 from headrace.hub.declarations import Declarations
 from headrace.hub.dedicated_pipelines import DedicatedPipelines
@@ -29,11 +30,10 @@ from headrace.hub.reservations import StreamReservations
 from headrace.hub.reserve import Reserve
 from headrace.hub.rollout import PublishedPlan, Rollout
 from headrace.hub.runtimes import Runtimes
+from headrace.hub.saved_scripts import SavedScripts
 from headrace.ingress.gateway_service import GatewayService
-from headrace.model.program import PipelineDef, StreamDef
+from headrace.model.definitions import PipelineDef
 from headrace.sinks import DriverSink
-from headrace.sinks.feed_log import make_fed_stream
-from headrace.sources import keeps_progress
 from headrace.state import savepoints
 from headrace.state.catalog import Catalog
 from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, SourceIdle
@@ -41,7 +41,6 @@ from headrace.state.plans import PlanStore
 from headrace.state.sealing import seal_directory, seal_savepoints
 from headrace.state.secrets import Vault
 from headrace.state.state_dir import StateDir
-from headrace.state.undo import take_back, withdrawn
 from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRun
 from headrace.stream.dedicated_status import DedicatedState
 from headrace.stream.host import Query, QueryRequest, StreamFailures
@@ -83,8 +82,14 @@ class Reconciler:
         self._rollout = Rollout(
             self.declarations, self._runtimes, self.reservations, self._background, start_timeout=start_timeout
         )
-        # Scripts that are being carried out and may be rolled back, by their `id`: comparing catalogs is slow.
-        self._pending: dict[int, DeclaredScript] = {}
+        self._scripts = SavedScripts(
+            self._state,
+            self.declarations,
+            self._runtimes,
+            self._damaged,
+            reservations=self.reservations,
+            reserve=self.reserve,
+        )
         self._background.start()
 
     @property
@@ -160,8 +165,7 @@ class Reconciler:
 
     def declared_instances(self) -> set[int]:
         """The pipeline instances in the catalog, and those that come back if a script is rolled back."""
-        catalogs = (self.catalog, *(script.before for script in tuple(self._pending.values())))
-        return {record.definition.instance for catalog in catalogs for record in catalog.pipelines.values()}
+        return self._scripts.declared_instances()
 
     def report(self, failures: StreamFailures) -> None:
         """Drop failed pipelines and lost sinks from the next plan version. Called in Spark's streaming thread, which
@@ -229,7 +233,7 @@ class Reconciler:
         self.dedicated.sweep()
         self.reserve.with_room(self.declarations.reopened)
         with state_errors(self._state.path):
-            self._make_feeds()
+            self._scripts.make_feeds()
         for stream in set(self.catalog.streams) - self._damaged.names():
             self._continue(stream)
 
@@ -267,77 +271,26 @@ class Reconciler:
         """Save what a script declares. Under the lock, since the draft of the script was made. Starts Spark first:
         without it, the script has no effect."""
         with state_errors(self._state.path):
-            before, after = self.catalog, effects.catalog
-            if any(after.running(change.stream) for change in effects.changes):
+            if any(effects.catalog.running(change.stream) for change in effects.changes):
                 self._launcher.ready()
-            changes = tuple(c for c in effects.changes if after.stream(c.stream) is not None)
-            dropped = {name for name in effects.dropped if before.stream(name) is not None}
-            # Stopping and dropping must work on a full disk too.
-            leaves_only = all(c.only_leaves for c in changes) and bool(changes or dropped)
-            self.reserve.with_room(partial(self._forget, dropped), needed=leaves_only)
-            if after != self.catalog or self.declarations.unsaved:
-                # Once streams are gone, half of the script is stored, so the other half must follow.
-                must = leaves_only or bool(dropped)
-                self.reserve.with_room(partial(self.declarations.save, after), needed=must)
-            self._make_feeds()
-        quick = tuple(p for change in effects.changes for p in change.quick)
-        return DeclaredScript(before, after, changes, quick)
-
-    def _make_feeds(self) -> None:
-        """Make the directories of streams that pipelines feed: a pipeline drops the rows of a stream without one."""
-        for stream in self.catalog.streams.values():
-            producer = None if stream.fed_by is None else self.catalog.pipeline(stream.fed_by)
-            if producer is not None:
-                make_fed_stream(self.stream_directory(stream.name), producer.definition.instance)
+            return self._scripts.save(effects)
 
     def carry_out(self, script: DeclaredScript) -> None:
         """Bring the streams of a script in line with it. If that fails, roll the script back and raise. A StopTimeout
         rolls nothing back: the stop is declared, and happens when the epoch in flight ends."""
-        self._pending[id(script)] = script
-        try:
-            self.reconcile(script.changes)
-        except StopTimeout:
-            self.declarations.stopped(script.quick, "it was stopped at once")
-            raise
-        except HeadraceError:
-            self._roll_back(script)
-            raise
-        finally:
-            del self._pending[id(script)]
+        with self._scripts.pending(script):
+            try:
+                self.reconcile(script.changes)
+            except StopTimeout:
+                self.declarations.stopped(script.quick, "it was stopped at once")
+                raise
+            except HeadraceError:
+                self._scripts.roll_back(script)
+                if not self.closed:
+                    with contextlib.suppress(HeadraceError):  # the failure of the script is raised
+                        self.dedicated.align()
+                raise
         self.declarations.stopped(script.quick, "it was stopped at once")
-
-    def _roll_back(self, script: DeclaredScript) -> None:
-        """Undo what a script declared, and plan its streams without it."""
-        before, after = script.before, script.after
-        with self.lock:
-            self.reservations.wait(script.streams | set(after.streams))
-            if self.closed:
-                return
-            catalog = take_back(self.catalog, before, after)
-            changed = {n for n in after.streams if not _continues(self.catalog.stream(n), catalog.stream(n))}
-            self.reserve.with_room(partial(self._forget, changed))
-            self.reserve.with_room(partial(self.declarations.save, catalog))
-            self._make_feeds()
-            cancelled = withdrawn(catalog, before, after)
-            for name in script.streams & set(catalog.streams):
-                runtime, pipelines, exits = self.runtime(name), catalog.running(name), catalog.ended_on(name)
-                try:
-                    self.reserve.with_room(partial(runtime.readmit, pipelines))
-                    self.reserve.with_room(partial(runtime.publish, pipelines, exits, cancelled=cancelled))
-                    self.reserve.with_room(partial(self.declarations.exits_published, name))
-                    if pipelines and not runtime.started and name not in self._damaged:  # the script has stopped it
-                        runtime.start(patient=True)
-                except HeadraceError as problem:  # the failure of the script is raised; this one is shown in the status
-                    runtime.note_trouble(problem.render())
-                if not pipelines:
-                    runtime.stop()
-        with contextlib.suppress(HeadraceError):  # the failure of the script is raised
-            self.dedicated.align()
-
-    def _forget(self, streams: Collection[str]) -> None:
-        """Delete streams with their pipelines. Under the lock."""
-        self._runtimes.forget(streams)
-        self._damaged.clear(streams)
 
     # --- reconciling ------------------------------------------------------------------------------
 
@@ -349,22 +302,21 @@ class Reconciler:
         that pipelines only leave. After a problem for which a script is rolled back, the rest is not touched, so its
         pipelines miss nothing. Any other problem does not keep the other streams from their plans.
         """
-        problems: list[Exception] = []
         if not changes:  # a script that only asks waits for nothing
             return
-        with _collecting(problems), state_errors(self._state.path):
+        problems = CollectedProblems()
+        with problems.collecting(), state_errors(self._state.path):
             self.dedicated.prepare()
         phases: dict[int, list[StreamChange]] = {0: [], 1: [], 2: []}
         for change in sorted(changes, key=lambda c: c.stream):
             phases[self._phase(change)].append(change)
         for phase in phases.values():
-            if not any(map(_rolls_back, problems)):
+            if not problems.roll_back:
                 self._reconcile_phase(phase, problems)
-        if not any(map(_rolls_back, problems)):
-            with _collecting(problems):
+        if not problems.roll_back:
+            with problems.collecting():
                 self.dedicated.align()
-        if problems:
-            raise _most_important(problems)
+        problems.raise_first()
 
     def _phase(self, change: StreamChange) -> int:
         if change.only_leaves:
@@ -372,18 +324,18 @@ class Reconciler:
         known = self._runtimes.known(change.stream)
         return 0 if change.revive or known is None or not known.running else 1
 
-    def _reconcile_phase(self, changes: Collection[StreamChange], problems: list[Exception]) -> None:
+    def _reconcile_phase(self, changes: Collection[StreamChange], problems: CollectedProblems) -> None:
         """Publish the plans of some streams, then wait for them. Adds what goes wrong to `problems`."""
         published: list[PublishedPlan] = []
         for change in changes:
-            with _collecting(problems), state_errors(self._state.stream(change.stream)):
+            with problems.collecting(), state_errors(self._state.stream(change.stream)):
                 self._end_quickly(change)
                 if change.stream not in self._damaged or self._repaired(change):
                     publish = partial(self._rollout.publish, change)
                     published += self.reserve.with_room(publish, needed=change.only_leaves)
         for plan in published:
-            if not any(map(_rolls_back, problems)):
-                with _collecting(problems):
+            if not problems.roll_back:
+                with problems.collecting():
                     self._rollout.follow(plan)
 
     def _end_quickly(self, change: StreamChange) -> None:
@@ -428,31 +380,3 @@ class Reconciler:
         if not names:
             raise UnknownStream("there is no stream to take a savepoint of", advice="Create one first.")
         return {name: self.runtime(name) for name in names}
-
-
-def _continues(old: StreamDef | None, new: StreamDef | None) -> bool:
-    """True if a stream that is declared as `new` instead of `old` keeps its progress."""
-    return old is new or (old is not None and new is not None and keeps_progress(old, new))
-
-
-def _rolls_back(problem: Exception) -> bool:
-    """True if a script with this problem is rolled back."""
-    return isinstance(problem, HeadraceError) and not isinstance(problem, StopTimeout)
-
-
-@contextlib.contextmanager
-def _collecting(problems: list[Exception]) -> Iterator[None]:
-    """Add an error in the block to `problems` instead of raising it."""
-    try:
-        yield
-    except Exception as problem:
-        problems.append(problem)
-
-
-def _most_important(problems: list[Exception]) -> Exception:
-    """The error to raise, with the others as notes. A StopTimeout comes last, because only it keeps a script in
-    force."""
-    first, *others = sorted(problems, key=lambda p: (isinstance(p, StopTimeout), not isinstance(p, HeadraceError)))
-    for other in others:
-        first.add_note(f"also: {other}")
-    return first

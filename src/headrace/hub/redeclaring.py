@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from headrace.errors import AlreadyExists, InUse, Span
 from headrace.hub.results import Result
-from headrace.model.program import DedicatedQuery, PipelineDef, PipelineProgram, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
+from headrace.model.program import DedicatedQuery, PipelineProgram
 from headrace.sources import SOURCES
 
 

@@ -15,7 +15,8 @@ from headrace.hub.declarations import Declarations
 from headrace.hub.effects import StreamChange
 from headrace.hub.reservations import StreamReservations
 from headrace.hub.runtimes import Runtimes
-from headrace.model.program import PipelineDef, PipelineExit
+from headrace.model.definitions import PipelineDef
+from headrace.model.plan_version import PipelineExit
 from headrace.state.catalog import Catalog
 from headrace.stream.runtime import StreamRuntime
 

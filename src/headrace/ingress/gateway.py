@@ -50,7 +50,7 @@ from headrace.ingress.site import Route, Site
 from headrace.ingress.stream_ingress import StreamIngress
 from headrace.ingress.tcp import TcpPeer, stay_connected
 from headrace.model.codec import load
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 
 BACKLOG = 4096  # connections waiting to be accepted
 OPENERS = 4  # journals opened at the same time

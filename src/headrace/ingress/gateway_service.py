@@ -20,7 +20,7 @@ from headrace import errors
 from headrace.base.durable import private_opener
 from headrace.ingress.settings import GatewaySettings, HttpSettings, TcpSettings
 from headrace.model.codec import dump
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 
 ANSWER_SECONDS = 60.0  # without a response or progress; importing the kernels takes long on a busy machine
 RESTART_SECONDS = 1.0

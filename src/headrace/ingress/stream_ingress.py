@@ -20,7 +20,7 @@ from headrace.ingress.peers import DROPPED, KEEP, LONG, Origin, Peer
 from headrace.ingress.pending_acks import Settle
 from headrace.ingress.senders import Senders
 from headrace.ingress.settings import JournalSettings, PushSettings
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 
 
 class StreamIngress:

@@ -1,6 +1,6 @@
 """Encodes frozen dataclasses as JSON and decodes them by their type hints. All plans and definitions are stored so.
 
-`load` is the inverse of `dump` for the types of `headrace.model.program` and `headrace.model.schema`. SQL types are
+`load` is the inverse of `dump` for the dataclasses of this room and for `headrace.model.schema`. SQL types are
 stored as DDL text.
 """
 

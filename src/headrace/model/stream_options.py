@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.base.options import boolean, declared, duration, integer, option, read_settings, size, text
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from headrace.exec.trying import ROW, failing_rows
 from headrace.formats.bad import STRUCTURE_REASONS, BadRecords
 from headrace.formats.columns import status_of
 from headrace.formats.kernels.numbers import FINE, REASON_BASE
-from headrace.model.program import ComputedColumn
+from headrace.model.definitions import ComputedColumn
 from headrace.model.schema import DataType, Schema
 
 Status = npt.NDArray[np.uint8]

@@ -16,7 +16,7 @@ from headrace.base.arrays import Ints
 from headrace.bridge.buckets import buckets
 from headrace.bridge.packs import PackEntry
 from headrace.bridge.rows import MAX_PAYLOAD, encode_runs, payloads
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 
 CutPiece = tuple[int, int, int]  # bucket, and start and end of the window
 

@@ -20,7 +20,7 @@ from headrace.exec.aggregates import where
 from headrace.formats.bad import NOTHING_BAD, BadRecords
 from headrace.formats.columns import cells_parsed
 from headrace.formats.format_kind import Decoded, Indexed
-from headrace.model.program import PlanVersion
+from headrace.model.plan_version import PlanVersion
 from headrace.ring0.batch import to_rows
 from headrace.ring0.computed import evaluate
 from headrace.ring0.projection import projection_of

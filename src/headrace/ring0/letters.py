@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.errors import SinkFailed, SinkUnavailable
 from headrace.formats.format_kind import BadRecord
-from headrace.model.program import DEAD_LETTER, SinkDef, StreamDef
+from headrace.model.definitions import DEAD_LETTER, SinkDef, StreamDef
 from headrace.model.schema import field_at
 from headrace.sinks import SINKS
 from headrace.sinks.sink_kind import SinkKey, Staged

@@ -19,7 +19,7 @@ from headrace.formats.format_kind import Decoded, Format, Indexed, Located
 from headrace.formats.index import bad_cells
 from headrace.formats.packing import MessageFormat
 from headrace.formats.tables import ParsesFields, TableIndex
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import NESTED, nested_fields
 from headrace.sources.source_kind import RawChunk
 

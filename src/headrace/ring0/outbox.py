@@ -20,7 +20,8 @@ from headrace.bridge.packs import PACK_BYTES, PackEntry, packs
 from headrace.bridge.reports import Failure, TaskReport
 from headrace.bridge.spark_rows import RowsForSpark
 from headrace.model.codec import dump
-from headrace.model.program import PipelineDef, PlanVersion
+from headrace.model.definitions import PipelineDef
+from headrace.model.plan_version import PlanVersion
 from headrace.model.status import Traffic
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.sink_kind import Staged

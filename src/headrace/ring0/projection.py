@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
-from headrace.model.program import ComputedColumn, Meaning, PlanVersion
+from headrace.model.definitions import ComputedColumn
+from headrace.model.plan_version import PlanVersion
+from headrace.model.program import Meaning
 from headrace.model.schema import View
 from headrace.ring0.located import RecordLayout
 

@@ -26,7 +26,8 @@ from headrace.exec.aggregates import (
 )
 from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
-from headrace.model.program import PipelineDef, Ring0Program, SinkDef
+from headrace.model.definitions import PipelineDef, SinkDef
+from headrace.model.program import Ring0Program
 from headrace.ring0.cuts import CutRule, PartialsCut, cutting
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS

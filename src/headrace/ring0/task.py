@@ -20,7 +20,7 @@ from headrace.bridge.reports import Failure, PipelineCounts, TaskReport
 from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.packing import NO_RECORD
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.status import Traffic
 from headrace.model.stream_options import stream_settings
 from headrace.ring0.batch import no_rows

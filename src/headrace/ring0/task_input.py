@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.bridge.reports import PlannedEpoch
-from headrace.model.program import PipelineExit, PlanVersion
+from headrace.model.plan_version import PipelineExit, PlanVersion
 from headrace.sources.source_kind import InputSplit
 
 

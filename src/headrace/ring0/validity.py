@@ -23,7 +23,8 @@ from headrace.exec.sizing import in_pieces
 from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords
 from headrace.formats.format_settings import FormatSettings, Policy
-from headrace.model.program import Condition, PipelineDef, Ring0Program, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
+from headrace.model.program import Condition, Ring0Program
 from headrace.model.schema import Schema, field_at
 
 LineOf = Callable[[BadRecord], int | None]

@@ -36,7 +36,7 @@ from headrace.errors import InternalError
 from headrace.exec.aggregates import schema_of
 from headrace.exec.failures import failure_text
 from headrace.model.codec import load
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.status import Traffic
 from headrace.ring1.lane import advance
 from headrace.ring1.lane_state import NOTHING, LaneStep, Outcome, Store

@@ -17,7 +17,8 @@ from headrace.bridge.packs import PackEntry
 from headrace.errors import InternalError
 from headrace.exec.aggregates import merge_and_finish, schema_of
 from headrace.exec.stacks import Stack, named, stack_of
-from headrace.model.program import Meaning, PipelineDef, Ring1Program
+from headrace.model.definitions import PipelineDef
+from headrace.model.program import Meaning, Ring1Program
 from headrace.ring1.lane_state import LaneHeader, Outcome, StateSize, Store, outcome, require_group_limit
 from headrace.ring1.log_lane import Logs, decode_segments
 

@@ -9,7 +9,8 @@ from headrace.base.unknown import unknown
 from headrace.errors import HubNotRunning, MissingFile, UnknownStream
 from headrace.hub.draft import Draft
 from headrace.hub.results import Result
-from headrace.model.program import Meaning, PipelineDef, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
+from headrace.model.program import Meaning
 from headrace.model.status import StreamState, StreamStatus
 from headrace.sql import Describe, Explain, Show, ShowCreate, parse_script
 from headrace.state.catalog import Catalog

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.base.plugins import Registry
 from headrace.base.unknown import unknown
 from headrace.errors import ExternalError, UnknownSinkKind
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.sinks.console import CONSOLE
 from headrace.sinks.delta import DELTA
 from headrace.sinks.feed_sink import FEED

@@ -25,7 +25,7 @@ import pyarrow as pa
 from headrace.base.faults import fault_point
 from headrace.errors import DiskFull, EpochMismatch, HeadraceError, SinkUnavailable
 from headrace.exec.failures import failure_text, waited_for
-from headrace.model.program import PipelineDef, SinkDef
+from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.sinks import SINKS
 from headrace.sinks.sink_kind import DriverSink, SinkKey, SinkSettings, Staged
 

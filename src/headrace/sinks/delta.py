@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from headrace.base.faults import fault_point
 from headrace.errors import MissingPackage, SinkFailed, SinkMismatch, SinkRefused
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileSink, FileTask
 from headrace.sinks.outputs import FileOutput, output_of

@@ -34,8 +34,8 @@ from headrace.base.durable import fsync, private_directory
 from headrace.base.faults import fault_point
 from headrace.base.options import choice, integer, option, size, text
 from headrace.errors import EpochMismatch
-from headrace.model.program import FEED as NAME
-from headrace.model.program import PipelineDef, SinkDef
+from headrace.model.definitions import FEED as NAME
+from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import (

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from headrace.base.options import boolean, choice, duration, integer, option, prefixed, text
 from headrace.errors import BadOption, SinkRefused, SinkUnavailable
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.message_rows import RowMessages

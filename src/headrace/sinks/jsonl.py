@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from headrace.base.options import boolean, choice, option
 from headrace.exec.duck import quoted, run
-from headrace.model.program import Meaning, SinkDef
+from headrace.model.definitions import SinkDef
+from headrace.model.program import Meaning
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.in_process import oldest_within

@@ -18,7 +18,8 @@ from headrace.base.options import boolean, choice, option, text
 from headrace.brokers.connection import ANSWER_SECONDS, KafkaConnection, Noted, client_settings, library
 from headrace.errors import SinkMismatch, UnknownTopic
 from headrace.exec.duck import run
-from headrace.model.program import Meaning, SinkDef
+from headrace.model.definitions import SinkDef
+from headrace.model.program import Meaning
 from headrace.model.schema import BINARY, STRING, Map, Schema
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.in_process import oldest_within

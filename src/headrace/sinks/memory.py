@@ -12,7 +12,7 @@ from threading import Lock
 import pyarrow as pa
 
 from headrace.base.options import integer, option, size
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.in_process import InProcessSink, joined, newest_within, pack, unpack
 from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings, Staged

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from headrace.base.options import boolean, choice, integer, option, text
 from headrace.brokers.mqtt_connection import MqttClient, MqttConnection, MqttOptions, connection_of
 from headrace.errors import BadOption, BrokerDenied, HeadraceError, SinkFailed, SinkRefused, SinkUnavailable
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.message_rows import RowMessages, require_one

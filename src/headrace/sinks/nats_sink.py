@@ -19,7 +19,7 @@ from typing import Any, Literal
 from headrace.base.options import boolean, choice, option, text
 from headrace.brokers.nats_connection import ANSWER_SECONDS, NatsConnection, NatsLink, NatsOptions, library
 from headrace.errors import HeadraceError, SinkRefused
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.message_rows import RowMessages, require_one

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.in_process import InProcessSink
 from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings, Staged

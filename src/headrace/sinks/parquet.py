@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.base.options import choice, option
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.joiners import ParquetJoiner

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from headrace.base.options import boolean, choice, option, text
 from headrace.errors import BadOption, MissingOption
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.partitions import column_names, require_columns

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.model.program import LateRows, PipelineDef, PlanVersion, SinkDef
+from headrace.model.definitions import LateRows, PipelineDef, SinkDef
+from headrace.model.plan_version import PlanVersion
 from headrace.sinks import SINKS
 
 

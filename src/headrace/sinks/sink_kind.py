@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import pyarrow as pa
 
 from headrace.base.options import Option, choice, declared, duration, integer, option, read_settings
-from headrace.model.program import SinkDef
+from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.model.program import LateRows, PipelineDef, PlanVersion, SinkDef
+from headrace.model.definitions import LateRows, PipelineDef, SinkDef
+from headrace.model.plan_version import PlanVersion
 from headrace.sinks import SINKS
 
 OPTION = "staging"

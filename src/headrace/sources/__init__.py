@@ -10,7 +10,7 @@ from headrace.base.plugins import Registry
 from headrace.base.unknown import unknown
 from headrace.errors import UnknownFormat, UnknownSource
 from headrace.formats import FORMATS
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sources.buffers import BUFFERS
 from headrace.sources.derived import PIPELINE
 from headrace.sources.files import FILES

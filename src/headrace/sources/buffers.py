@@ -34,7 +34,7 @@ from headrace.formats.format_kind import Format
 from headrace.ingress.delimiting import Delimiting, finder_of
 from headrace.ingress.kernels.layout import U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.ingress.shredder import SequenceShredder, Shredded, bad_sequence
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sources.bufferlog import BufferLog, Forgotten
 from headrace.sources.extent import look_at
 from headrace.sources.listing import Listing

@@ -24,7 +24,7 @@ from headrace.base.options import choice, option, size, text
 from headrace.formats.arrow_files import StreamBatch
 from headrace.formats.format_kind import Format
 from headrace.formats.tables import TableFormat, UnitRows
-from headrace.model.program import DERIVED, StreamDef
+from headrace.model.definitions import DERIVED, StreamDef
 from headrace.sinks.feed_log import FeedEpoch, FeedLog, FeedSegment, read_segments, stream_feed
 from headrace.sources.source_kind import InputSplit, RawChunk, SourceKind, SourceOffset, WallClock
 

@@ -22,7 +22,7 @@ from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
 from headrace.formats.tables import TableFormat
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.arrivals import Arrivals
 from headrace.sources.badfiles import BadFile, BadRange, handed_over, taken, write_summary

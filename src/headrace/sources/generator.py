@@ -20,7 +20,7 @@ from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.csv import Csv
 from headrace.formats.format_kind import Format
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import Schema
 from headrace.sources.shapes import RowMaker
 from headrace.sources.source_kind import InputSplit, RawChunk, SourceKind, SourceOffset, WallClock

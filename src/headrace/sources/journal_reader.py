@@ -18,7 +18,7 @@ from headrace.formats.format_kind import Format
 from headrace.ingress.mark import JournalPosition, commit, consumer_path, read_consumer
 from headrace.ingress.ready import ReadyLog, Stretch, UnitReader, sync_files
 from headrace.ingress.settings import JournalSettings
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sources.pushed_facts import PushedFacts
 from headrace.sources.reading import CHUNK
 from headrace.sources.source_kind import InputSplit, RawChunk, SourceOffset, WallClock

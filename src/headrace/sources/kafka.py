@@ -21,7 +21,7 @@ from typing import Any, Literal
 from headrace.base.options import choice, option, text
 from headrace.brokers.connection import KafkaConnection, client_settings
 from headrace.errors import BadOption, BrokerUnreachable, MissingOption, UnknownTopic
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.generator import instant
 from headrace.sources.kafka_cluster import Cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.formats.packing import MessageFormat
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 
 _FRAMING = ("record_delimiter", "header", "multiline")  # options of formats that find records in a stream of bytes
 

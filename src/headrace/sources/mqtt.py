@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.brokers.mqtt_connection import MqttClient, connection_of
 from headrace.ingress.settings import MqttSettings
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sources.message_formats import check_message_format
 from headrace.sources.message_journal import MQTT_FACTS, MessageJournal
 from headrace.sources.source_kind import SourceKind

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from headrace.base.options import choice, option, text
 from headrace.brokers.nats_connection import NatsConnection, NatsLink, NatsOptions
 from headrace.errors import BadOption, BrokerUnreachable, HeadraceError
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.kafka_reader import lost
 from headrace.sources.message_formats import check_message_format

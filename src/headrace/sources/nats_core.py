@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.brokers.nats_connection import ANSWER_SECONDS, NatsConnection, NatsLink
 from headrace.ingress.settings import NatsCoreSettings
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sources.message_formats import check_message_format
 from headrace.sources.message_journal import SUBJECT_FACTS, MessageJournal
 from headrace.sources.source_kind import SourceKind

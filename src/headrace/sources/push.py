@@ -9,7 +9,7 @@ from headrace.errors import BadOption
 from headrace.formats import FORMATS
 from headrace.ingress.delimiting import finder_of
 from headrace.ingress.settings import HttpSettings, TcpSettings
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sources.journal_reader import JournalSource
 from headrace.sources.pushed_facts import PUSHED_FACTS
 from headrace.sources.source_kind import SourceKind

@@ -8,7 +8,7 @@ from headrace.formats import FORMATS
 from headrace.formats.codecs import CODECS
 from headrace.formats.format_kind import Format
 from headrace.formats.tables import TableFormat
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sources.files import FILES
 
 

@@ -21,7 +21,7 @@ from headrace.errors import HeadraceError
 from headrace.formats.format_kind import BadRecord, Format
 from headrace.formats.packing import Packed
 from headrace.formats.tables import UnitRows
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import DataType
 from headrace.sources.badfiles import BadRange
 

@@ -19,7 +19,7 @@ from headrace.bridge.spark_rows import clear_staging
 from headrace.control.barrier import BarrierAligner, align
 from headrace.control.signals import QUICK_END, Barrier, Channel, Signal
 from headrace.errors import HeadraceError, MissingInput, SinkFailed
-from headrace.model.program import PipelineDef, SinkDef
+from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.sinks.sink_kind import DriverSink
 from headrace.sources.badfiles import hand_over
 from headrace.spark.driver_sinks import DriverSinks

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.model.program import PipelineDef, PlanVersion
+from headrace.model.definitions import PipelineDef
+from headrace.model.plan_version import PlanVersion
 from headrace.sinks.delivery import Delivered
 from headrace.spark.epoch_reports import EpochReports, Members
 from headrace.state.progress import Debt, PipelineProgress, Progress

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 
 from headrace.base.faults import fault_point
 from headrace.errors import HeadraceError, SinkFailed, StreamFailed, kind_of
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sinks.feed_log import FeedLog
 from headrace.sinks.sink_kind import SinkKey, Staged

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 
 from headrace.base.durable import private_directory
 from headrace.errors import HeadraceError, InternalError
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.spark.dedicated_committer import DedicatedCommitter
 from headrace.spark.dedicated_frame import FeedPlace, dedicated_frame, dedicated_session
 from headrace.spark.jvm_plans import late_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.bridge.messages import STREAM_LANE
 from headrace.errors import HeadraceError
-from headrace.model.program import DEAD_LETTER, PipelineDef, SinkDef
+from headrace.model.definitions import DEAD_LETTER, PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
 from headrace.sinks.console import ConsoleSink

@@ -11,7 +11,7 @@ from headrace.bridge.messages import STREAM_LANE
 from headrace.control.barrier import align
 from headrace.errors import DiskFull, HeadraceError, InternalError, SinkFailed, SinkUnavailable, TooManyGroups
 from headrace.exec.failures import failure_text
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.stream_options import stream_settings
 from headrace.ring0.letters import for_stream
 from headrace.ring1.lane_state import require_group_limit

@@ -22,7 +22,7 @@ from typing import Any
 
 from headrace.base.faults import fault_point
 from headrace.errors import QueryTimeout, StreamFailed
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
 from headrace.spark.jvm_plans import parse_query, query_over
 from headrace.spark.query_failures import is_of_spark, query_failure

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headrace.bridge.spark_rows import RowsForSpark
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.stream_options import StreamSettings
 from headrace.sinks.sink_kind import SinkKey, Staged
 

@@ -9,7 +9,8 @@ from headrace.bridge.messages import POOL, STREAM_LANE, MessageKind, Receipt, Ro
 from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, PoolReport, TaskReport
 from headrace.bridge.spark_rows import RowsForSpark
 from headrace.control.signals import Barrier
-from headrace.model.program import PipelineDef, PlanVersion
+from headrace.model.definitions import PipelineDef
+from headrace.model.plan_version import PlanVersion
 from headrace.sinks.sink_kind import Staged
 
 Failures = dict[int, str]

@@ -27,7 +27,8 @@ from headrace.bridge.reports import PlannedEpoch
 from headrace.bridge.spark_rows import STAGING
 from headrace.control.log import SignalLog, next_cut
 from headrace.model.codec import dump
-from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
+from headrace.model.plan_version import PipelineExit, PlanVersion
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException, 
 
 from headrace.errors import EvaluationFailed, HeadraceError, SparkRefused, TableTooLarge, WorkerDied
 from headrace.exec.failures import coded
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.spark.causes import cause_of
 
 _GONE = re.compile(r"stopped SparkContext|SparkContext was shut down|Job \d+ cancelled because SparkContext")

@@ -16,7 +16,7 @@ from headrace.bridge.messages import Receipt, decode, encode
 from headrace.bridge.reports import Failure
 from headrace.errors import HeadraceError, OutputChanged, SinkFailed
 from headrace.exec.failures import failure_text, waited_for
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import stage

@@ -7,7 +7,8 @@ of the records.
 from __future__ import annotations
 
 from headrace.errors import BadComputedColumn, Span, TypeMismatch
-from headrace.model.program import ComputedColumn, Meaning
+from headrace.model.definitions import ComputedColumn
+from headrace.model.program import Meaning
 from headrace.model.schema import INT, STRING
 from headrace.sql.bind.expression_binder import ExprBinder
 from headrace.sql.bind.scope import Scope

@@ -19,7 +19,8 @@ from headrace.errors import (
     UnknownSource,
 )
 from headrace.formats import FORMATS
-from headrace.model.program import Meaning, MetadataColumn, SinkDef, StreamDef
+from headrace.model.definitions import MetadataColumn, SinkDef, StreamDef
+from headrace.model.program import Meaning
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks import SINKS
 from headrace.sources import SOURCES, SourceKind

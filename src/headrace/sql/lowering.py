@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headrace.errors import BadEmit, InternalError, Span
+from headrace.model.definitions import SinkDef
 from headrace.model.program import (
     Condition,
     Emit,
@@ -15,7 +16,6 @@ from headrace.model.program import (
     Ring0Program,
     Ring1Program,
     RowGenerator,
-    SinkDef,
 )
 from headrace.model.schema import Field, Schema, View
 from headrace.sinks import SINKS

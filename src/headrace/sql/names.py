@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.model.program import SinkDef, StreamDef, ViewDef
+from headrace.model.definitions import SinkDef, StreamDef, ViewDef
 
 
 class Names(Protocol):

@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from headrace.base.options import Option, choice, duration, integer, size, text
 from headrace.base.unknown import unknown
 from headrace.errors import BadOption, DuplicateName, UnknownSink
-from headrace.model.program import (
-    MAX_GROUP_VALUES,
-    MAX_GROUPS,
-    Expression,
-    Host,
-    LateRows,
-    PipelineProgram,
-    StreamDef,
-)
+from headrace.model.definitions import MAX_GROUP_VALUES, MAX_GROUPS, LateRows, StreamDef
+from headrace.model.program import Expression, Host, PipelineProgram
 from headrace.model.schema import Array, field_at
 from headrace.sql.define import checked_options
 from headrace.sql.names import Names

@@ -16,7 +16,8 @@ from headrace.errors import (
     UnsupportedOnShared,
     UnsupportedStateful,
 )
-from headrace.model.program import Emit, Meaning, PipelineProgram, SinkDef, StreamDef, ViewDef
+from headrace.model.definitions import SinkDef, StreamDef, ViewDef
+from headrace.model.program import Emit, Meaning, PipelineProgram
 from headrace.sinks.feed_sink import FEED
 from headrace.sql.bind.binder import bind_query
 from headrace.sql.functions.evaluate import knows_time_zone

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from headrace.errors import HeadraceError, RecursiveView, Span
-from headrace.model.program import ViewDef
+from headrace.model.definitions import ViewDef
 from headrace.sql.hosts.query_tokens import names_read
 from headrace.sql.hosts.text_edits import Edit, EditedText, edited
 from headrace.sql.names import Names

@@ -15,7 +15,8 @@ from typing import Literal, TypeVar
 from headrace.base.durable import state_errors, write_atomic
 from headrace.errors import ExternalError, StateDamaged
 from headrace.model.codec import dump
-from headrace.model.program import PipelineDef, PipelineExit, SinkDef, StreamDef, ViewDef
+from headrace.model.definitions import PipelineDef, SinkDef, StreamDef, ViewDef
+from headrace.model.plan_version import PipelineExit
 from headrace.model.status import State, StateChange
 from headrace.model.stored import store_text, stored
 from headrace.state.lifecycle import Desired, desired_in, follow

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 
 DEDICATED = "dedicated"
 BEGIN = "begin.json"

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from headrace.base.durable import private_directory, state_errors
 from headrace.model.codec import load
-from headrace.model.program import PipelineDef, PlanVersion
+from headrace.model.definitions import PipelineDef
+from headrace.model.plan_version import PlanVersion
 from headrace.model.stored import damaged, parsed, store, store_text
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import EpochMismatch, StateDamaged, StateTooNew
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.status import Gap, Traffic
 from headrace.model.stored import store, stored
 

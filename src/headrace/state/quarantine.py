@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.model.codec import stored_as
-from headrace.model.program import PipelineDef, PlanVersion
+from headrace.model.definitions import PipelineDef
+from headrace.model.plan_version import PlanVersion
 from headrace.model.stored import store, stored
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE
 from headrace.errors import AlreadyExists, BadSavepoint, HeadraceError, SinkAhead, StateInUse
-from headrace.model.program import DEAD_LETTER, SinkDef
+from headrace.model.definitions import DEAD_LETTER, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import stored
 from headrace.sinks import SINKS, DriverSink, SinkKey

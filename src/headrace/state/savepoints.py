@@ -29,7 +29,7 @@ from headrace.control.signals import SAVEPOINT, Barrier, Signal
 from headrace.errors import AlreadyExists, MissingInput, SavepointTimeout, UnwritablePath
 from headrace.ingress.entries import numbers
 from headrace.ingress.mark import MARK
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.stored import store
 from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.progress import HOLD, Progress

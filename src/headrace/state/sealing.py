@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import DiskFull, StateDamaged, StateTooNew, StateUnavailable
-from headrace.model.program import PlanVersion, SinkDef, StreamDef
+from headrace.model.definitions import SinkDef, StreamDef
+from headrace.model.plan_version import PlanVersion
 from headrace.model.stored import store, stored
 from headrace.sinks.secret_options import secret_options
 from headrace.sql import CreateSink, CreateStream, parse_script

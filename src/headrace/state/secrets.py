@@ -19,7 +19,7 @@ from pathlib import Path
 
 from headrace.base.durable import write_atomic
 from headrace.errors import StateDamaged
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sources import SOURCES
 
 FILE = "secrets.json"

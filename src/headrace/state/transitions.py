@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.status import State
 from headrace.state.catalog import Catalog
 

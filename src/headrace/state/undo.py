@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.model.program import PipelineExit
+from headrace.model.plan_version import PipelineExit
 from headrace.sources import keeps_progress
 from headrace.state.catalog import Catalog, PipelineRecord
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.base.durable import private_directory, state_errors
 from headrace.errors import HeadraceError
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.state.checkpoint import CHECKPOINT, checkpoint_id

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.model.stored import stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.state.checkpoint import CHECKPOINT

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from headrace.base.logs import code_of, facts
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.status import REJECTED_SHARE, StreamState, pipeline_warning, stream_warning, untimed_warning
 from headrace.ring0.validity import policy_of
 from headrace.sources.badfiles import read_summary

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.control.signals import EPOCH
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.status import PHASES, SinkTotals, StreamTotals
 from headrace.model.stream_options import stream_settings
 from headrace.state.plans import PlanStore

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from headrace.ingress.gateway_service import GatewayService
-    from headrace.model.program import PipelineDef
+    from headrace.model.definitions import PipelineDef
     from headrace.sinks import DriverSink
     from headrace.spark.committer import EpochCommitter
     from headrace.state.notices import NoticeBoard

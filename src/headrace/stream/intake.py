@@ -12,7 +12,7 @@ from headrace.base.durable import write_atomic
 from headrace.errors import HeadraceError
 from headrace.ingress.gateway_service import GatewayService
 from headrace.ingress.mark import require_journal
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.sources import SOURCES
 from headrace.sources.journal_reader import JOURNAL, place_of
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from headrace.base.durable import is_of_state, state_error
 from headrace.control.acks import Acks
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
-from headrace.model.program import PipelineDef, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
 from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.state.checkpoint import checkpoint_id
 from headrace.state.notices import Notice

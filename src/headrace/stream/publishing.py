@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.base.durable import private_directory, state_errors
-from headrace.model.program import PipelineDef, PipelineExit, PlanVersion, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
+from headrace.model.plan_version import PipelineExit, PlanVersion
 from headrace.state.plans import PlanStore
 from headrace.state.progress import read_progress
 from headrace.state.quarantine import Quarantine, change_quarantine

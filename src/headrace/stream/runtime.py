@@ -23,7 +23,8 @@ from headrace.base.durable import state_errors
 from headrace.control.acks import Ack, Acks
 from headrace.control.signals import QUICK_END, SignalKind
 from headrace.errors import HeadraceError
-from headrace.model.program import PipelineDef, PipelineExit, StreamDef
+from headrace.model.definitions import PipelineDef, StreamDef
+from headrace.model.plan_version import PipelineExit
 from headrace.model.status import StreamState, StreamStatus, StreamTotals
 from headrace.state.notices import Notice
 from headrace.state.plans import PlanStore

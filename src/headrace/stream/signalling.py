@@ -16,7 +16,7 @@ from headrace.control.acks import Ack, Acks
 from headrace.control.log import SignalLog
 from headrace.control.sending import send_control
 from headrace.control.signals import EPOCH, FLUSH, SAVEPOINT, Signal, SignalKind
-from headrace.model.program import PipelineDef
+from headrace.model.definitions import PipelineDef
 from headrace.state.progress import Debt, ProgressView
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.owed_acks import OwedBarriers

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace.errors import HeadraceError, StartTimeout
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import field_at
 from headrace.model.status import StreamState, StreamStatus, to_datetime
 from headrace.sinks.feed_sink import FeedWatch

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.model.program import StreamDef
+from headrace.model.definitions import StreamDef
 from headrace.model.schema import INT, TIMESTAMP, Field, Schema, parse_type
 from headrace.sql import Select, parse_script, plan_on_shared_host
 from headrace.sql.functions.aggregate_functions import AGGREGATES

@@ -27,7 +27,8 @@ from headrace.errors import HeadraceError, InternalError
 from headrace.exec import duck
 from headrace.exec.map_entries import with_entries
 from headrace.exec.trying import ROW, fails
-from headrace.model.program import Meaning, StreamDef
+from headrace.model.definitions import StreamDef
+from headrace.model.program import Meaning
 from headrace.model.schema import NESTED, Array, DataType, Field, Map, Schema, Struct, parse_type
 from headrace.model.schema import Decimal as DecimalType
 from headrace.sql import Select, parse_script, plan_on_shared_host

@@ -17,7 +17,7 @@ from headrace.service.routes.objects import object_router
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
-    from headrace.model.program import StreamDef
+    from headrace.model.definitions import StreamDef
 
 
 class StreamRoutes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headrace.model.program import Expression, PipelineProgram, SinkDef
+from headrace.model.definitions import SinkDef
+from headrace.model.program import Expression, PipelineProgram
 from headrace.model.schema import Schema, View, field_at
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.model.program import (
-    MAX_GROUP_VALUES,
-    MAX_GROUPS,
-    DedicatedQuery,
-    Expression,
-    Partial,
-    Ring1Program,
-    SparkQuery,
-)
+from headrace.model.definitions import MAX_GROUP_VALUES, MAX_GROUPS
+from headrace.model.program import DedicatedQuery, Expression, Partial, Ring1Program, SparkQuery
 from headrace.model.stream_options import stream_settings
 from headrace.sinks import SINKS
 from headrace.sources.read_description import describe_read

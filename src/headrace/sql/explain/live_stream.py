@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.model.program import PipelineProgram, StreamDef, families
+from headrace.model.definitions import StreamDef
+from headrace.model.program import PipelineProgram, families
 from headrace.model.schema import View, field_at
 from headrace.model.status import StreamStatus
 from headrace.model.stream_options import stream_settings

@@ -20,7 +20,8 @@ from headrace.errors import (
     UnknownStream,
     UnsupportedStateful,
 )
-from headrace.model.program import DedicatedQuery, FeedInput, OutputMode, PipelineProgram, StreamDef
+from headrace.model.definitions import StreamDef
+from headrace.model.program import DedicatedQuery, FeedInput, OutputMode, PipelineProgram
 from headrace.model.schema import Schema
 from headrace.sql.hosts.query_tokens import declared_by_with, may_need, names_read, refused_everywhere
 from headrace.sql.hosts.spark_checker import Blocker, SparkChecker, StreamingFindings, StreamRelation

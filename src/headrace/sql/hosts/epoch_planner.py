@@ -22,7 +22,8 @@ from headrace.errors import (
     UnsupportedOnEpoch,
     UnsupportedStateful,
 )
-from headrace.model.program import PipelineProgram, SparkQuery, StreamDef
+from headrace.model.definitions import StreamDef
+from headrace.model.program import PipelineProgram, SparkQuery
 from headrace.model.schema import Schema
 from headrace.sql.hosts.clock_calls import ClockCall, clock_calls, clock_edits
 from headrace.sql.hosts.host_choice import RESOLVABLE

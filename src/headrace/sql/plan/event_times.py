@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.model.program import StreamDef, Window
+from headrace.model.definitions import StreamDef
+from headrace.model.program import Window
 from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ
 from headrace.sql.plan.expr import ColumnRef, Expr, FieldOf
 from headrace.sql.plan.shape import Shape

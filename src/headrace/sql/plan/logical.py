@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from headrace.model.program import StreamDef, Window
+from headrace.model.definitions import StreamDef
+from headrace.model.program import Window
 from headrace.model.schema import BOOLEAN, NESTED, Array, DataType, Field, Schema, Struct, View
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, RankCall, columns_of, walk

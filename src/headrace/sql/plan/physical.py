@@ -20,17 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from headrace.model.program import (
-    Condition,
-    Emit,
-    Expression,
-    Growth,
-    Partial,
-    RowGenerator,
-    SinkDef,
-    StreamDef,
-    Window,
-)
+from headrace.model.definitions import SinkDef, StreamDef
+from headrace.model.program import Condition, Emit, Expression, Growth, Partial, RowGenerator, Window
 from headrace.model.schema import NESTED, Field, Schema, View, field_at, nested_fields
 from headrace.sql.parse.intervals import show_interval
 from headrace.sql.plan.shape import Shape

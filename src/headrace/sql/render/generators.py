@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import Span
-from headrace.model.program import Expression, Growth, RowGenerator, SizedValue, StreamDef
+from headrace.model.definitions import StreamDef
+from headrace.model.program import Expression, Growth, RowGenerator, SizedValue
 from headrace.model.schema import NESTED, Array, field_at
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Call, ColumnRef, Expr, columns_of

@@ -1,0 +1,43 @@
+"""Ranges of SQL text, and how an error shows them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
+_SECRET = re.compile(r"(\b\w*(?:token|password|secret|access_key|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
+# Matches the password in an address.
+_USER_INFO = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(?=@)")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of SQL text: character offsets [start, end) into `text`. `statement` counts from 1."""
+
+    text: str
+    start: int
+    end: int
+    statement: int | None = None
+
+    @property
+    def line(self) -> int:
+        """Line number of the start, from 1."""
+        return self.text.count("\n", 0, self.start) + 1
+
+    @property
+    def column(self) -> int:
+        """Column number of the start, from 1."""
+        return self.start - (self.text.rfind("\n", 0, self.start) + 1) + 1
+
+    def caret(self) -> str:
+        """The source line with a caret line under it."""
+        begin = self.text.rfind("\n", 0, self.start) + 1
+        stop = self.text.find("\n", begin)
+        source = self.text[begin : stop if stop >= 0 else len(self.text)]
+        for secret in (_SECRET, _USER_INFO):
+            source = secret.sub(lambda m: m[1] + "*" * len(m[2]), source)
+        width = max(1, min(self.end, begin + len(source)) - self.start)
+        number = str(self.line)
+        pad = " " * (len(number) + 3 + self.start - begin)
+        return f"{number} | {source}\n{pad}{'^' * width}"

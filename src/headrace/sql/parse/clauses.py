@@ -1,0 +1,151 @@
+"""The clauses that several statements share: options, outlets, and queries with their EMIT."""
+
+from __future__ import annotations
+
+from headrace.errors import DuplicateName, Span, UnsupportedOnShared
+from headrace.model.program import Emit
+from headrace.sql.parse.cursor import Cursor
+from headrace.sql.parse.queries import parse_query
+from headrace.sql.parse.statements import Select, StreamOutlet
+from headrace.sql.parse.syntax import ForeignQuery, ParsedQuery
+from headrace.sql.parse.watermarks import parse_derived_watermark
+
+
+class Clauses:
+    """Parses clauses at the cursor of one statement.
+
+    The statement begins where the cursor stands now, and ends at the last token.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.start = cursor.token.start
+        self.stop = cursor.tokens[-1].start
+
+    def sql(self, start: int | None = None) -> str:
+        return self.cursor.text[self.start if start is None else start : self.stop]
+
+    def whole(self, start: int | None = None) -> Span:
+        return self.cursor.span((self.start if start is None else start, self.stop))
+
+    def finish(self) -> None:
+        if self.cursor.token.kind != "end":
+            self.cursor.fail("expected the end of the statement", advice="Separate statements with a semicolon.")
+
+    def options(self) -> tuple[dict[str, str], dict[str, Span]]:
+        """Parses `WITH (name = 'value', ...)`. Values are strings, numbers or words. Names may have dots."""
+        self.cursor.expect("WITH", "and the options")
+        return self.listed_options()
+
+    def listed_options(self) -> tuple[dict[str, str], dict[str, Span]]:
+        """Parses `(name = 'value', ...)`."""
+        cursor = self.cursor
+        cursor.expect("(", "before the options")
+        values: dict[str, str] = {}
+        spans: dict[str, Span] = {}
+        while not cursor.at(")"):
+            if values:
+                cursor.expect(",", "between options")
+            start = cursor.token.start
+            if cursor.token.kind not in ("word", "quoted", "string"):
+                cursor.fail("expected the name of an option")
+            name = cursor.advance().text
+            while cursor.accept("."):
+                name += "." + cursor.advance().text
+            cursor.expect("=", f"after the option {name}")
+            negative = "-" if cursor.accept("-") else ""
+            if cursor.token.kind not in ("string", "number", "word"):
+                cursor.fail(f"expected a value for the option {name}")
+            first = cursor.advance()
+            value = negative + first.text
+            while (
+                first.kind == "string" and cursor.token.kind == "string" and cursor.token.start == cursor.previous_end
+            ):
+                value += cursor.text[cursor.token.start] + cursor.advance().text
+            if name.lower() in values:
+                raise DuplicateName(
+                    f"option '{name}' is given twice",
+                    advice="Keep one of them.",
+                    span=cursor.span((start, cursor.previous_end)),
+                    name=name,
+                )
+            values[name.lower()] = value
+            spans[name.lower()] = cursor.span((start, cursor.previous_end))
+        cursor.advance()
+        return values, spans
+
+    def outlets(self) -> tuple[list[str], list[Span], list[StreamOutlet]]:
+        """Parses what stands after INTO: the names of sinks, and streams."""
+        cursor = self.cursor
+        sinks: list[str] = []
+        spans: list[Span] = []
+        streams: list[StreamOutlet] = []
+        while True:
+            span = cursor.span((cursor.token.start, cursor.token.end))
+            if cursor.at("STREAM") and cursor.peek().kind != "end" and cursor.peek().upper not in ("AS", "WITH", ","):
+                streams.append(self.stream_outlet(streams))
+            else:
+                sinks.append(cursor.name("the name of a sink"))
+                if sinks[-1].lower() in [s.lower() for s in sinks[:-1]]:
+                    raise DuplicateName(
+                        f"sink '{sinks[-1]}' is named twice", advice="Name each sink once.", span=span, name=sinks[-1]
+                    )
+                spans.append(span)
+            if not cursor.accept(","):
+                return sinks, spans, streams
+
+    def stream_outlet(self, before: list[StreamOutlet]) -> StreamOutlet:
+        """`STREAM name [(WATERMARK FOR column AS ...)]` after INTO."""
+        cursor = self.cursor
+        cursor.advance()
+        start, span = cursor.token.start, cursor.span((cursor.token.start, cursor.token.end))
+        name = cursor.name("the name of the stream")
+        if name.lower() in [s.name.lower() for s in before]:
+            raise DuplicateName(
+                f"stream '{name}' is named twice", advice="Name each stream once.", span=span, name=name
+            )
+        watermark = parse_derived_watermark(cursor)
+        return StreamOutlet(name, span, watermark, cursor.text[start : cursor.previous_end])
+
+    def query(self) -> tuple[ParsedQuery | ForeignQuery, str, Emit | None, Span | None]:
+        cursor = self.cursor
+        start = cursor.token.start
+        parsed: ParsedQuery | ForeignQuery
+        try:
+            parsed = parse_query(cursor, self.stop)
+        except UnsupportedOnShared as problem:
+            parsed = self.foreign_query(start, problem)
+        text = cursor.text[start : cursor.previous_end]
+        emit: Emit | None = None
+        emit_span = None
+        if cursor.at("EMIT"):
+            emit_start = cursor.advance().start
+            if cursor.accept("CHANGES"):
+                emit = "changes"
+            elif cursor.accept("ON", "CLOSE"):
+                emit = "close"
+            else:
+                cursor.fail("expected CHANGES or ON CLOSE after EMIT")
+            emit_span = cursor.span((emit_start, cursor.previous_end))
+        return parsed, text, emit, emit_span
+
+    def foreign_query(self, start: int, refused: UnsupportedOnShared) -> ForeignQuery:
+        """Takes the rest of the statement, up to an EMIT clause at its end, as Spark SQL."""
+        cursor = self.cursor
+        words = [t.upper for t in cursor.tokens[-4:-1]]
+        tail = 2 if words[-2:] == ["EMIT", "CHANGES"] else 3 if words == ["EMIT", "ON", "CLOSE"] else 0
+        cursor.move_to(len(cursor.tokens) - 1 - tail)
+        return ForeignQuery((start, cursor.previous_end), refused)
+
+    def select(self, start: int | None = None) -> Select:
+        query_start = self.cursor.token.start
+        query, query_sql, emit, emit_span = self.query()
+        return Select(
+            sql=self.sql(start),
+            span=self.whole(start),
+            query=query,
+            query_sql=query_sql,
+            emit=emit,
+            emit_span=emit_span,
+            query_start=query_start,
+        )
