@@ -215,6 +215,10 @@ class InUse(SqlError):
     code = "IN_USE"
 
 
+class ReaderTaken(UserError):
+    code = "READER_TAKEN"
+
+
 class CyclicStreams(SqlError):
     code = "CYCLIC_STREAMS"
 

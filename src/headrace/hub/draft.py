@@ -34,6 +34,7 @@ from headrace.hub.chains import (
     derived_stream,
     feed_of,
     outlet_stream,
+    reader_feed,
     refuse_cycle,
     refuse_last_outlet,
     refuse_other_stream,
@@ -355,7 +356,9 @@ class Draft:
         program, options = planned.program, planned.options
         named = zip(statement.sinks, statement.sink_spans, strict=True)
         stateful = program.ring1 is not None and bool(program.ring1.keys)
-        feeds = tuple(feed_of(stream, planned, statement.span) for stream in streams)
+        feeds = [feed_of(stream, planned, statement.span) for stream in streams]
+        if statement.reader is not None:
+            feeds.append(reader_feed(planned, statement.reader))
         made = PipelineDef(
             name=statement.name,
             instance=self.catalog.next_instance,

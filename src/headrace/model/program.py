@@ -204,6 +204,7 @@ class Meaning:
 Host = Literal["shared", "epoch", "dedicated"]
 OutputMode = Literal["append", "update"]
 FEED = "feed"  # the kind and the name of the sink that hands rows to another query
+SPARK_READER = "spark reader"  # the name of the feed that user code reads, hub.spark.readStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,6 +471,11 @@ class PipelineDef:
         )
         options = {"strategy": query.strategy} | ({"limit": query.limit} if query.limit else {})
         return replace(self, program=program, sinks=(SinkDef(FEED, FEED, options),), late=None, views=(), buckets=1)
+
+    @property
+    def has_reader(self) -> bool:
+        """True if user code reads its rows: hub.spark.readStream."""
+        return any((sink.kind, sink.name) == (FEED, SPARK_READER) for sink in self.sinks)
 
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:

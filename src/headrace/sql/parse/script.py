@@ -32,6 +32,7 @@ from headrace.sql.parse.statements import (
     DropKind,
     Explain,
     ExplainMode,
+    Outlets,
     Select,
     Show,
     ShowCreate,
@@ -450,7 +451,7 @@ class _Statements:
         cursor = self.cursor
         cursor.expect("INTO", "and the names of the sinks")
         start = cursor.token.start
-        sinks, spans, streams = self.outlets()
+        outlets = self.outlets()
         into = cursor.span((start, cursor.previous_end))
         options, places = self.options() if cursor.at("WITH") else ({}, {})
         cursor.expect("AS", "before the query")
@@ -460,19 +461,20 @@ class _Statements:
             sql=self.sql(),
             span=self.whole(),
             name=name,
-            sinks=tuple(sinks),
+            sinks=outlets.sinks,
             query=query,
             query_sql=query_sql,
             emit=emit,
             or_replace=or_replace,
             if_not_exists=if_not_exists,
-            sink_spans=tuple(spans),
+            sink_spans=outlets.spans,
             emit_span=emit_span,
             options=options,
             spans=places,
             query_start=query_start,
-            streams=tuple(streams),
+            streams=outlets.streams,
             into=into,
+            reader=outlets.reader,
         )
 
     def stream_outlet(self, before: list[StreamOutlet]) -> StreamOutlet:
@@ -488,9 +490,10 @@ class _Statements:
         watermark = parse_derived_watermark(cursor)
         return StreamOutlet(name, span, watermark, cursor.text[start : cursor.previous_end])
 
-    def outlets(self) -> tuple[list[str], list[Span], list[StreamOutlet]]:
-        """Parses what stands after INTO: the names of sinks, and streams."""
+    def outlets(self) -> Outlets:
+        """Parses what stands after INTO."""
         cursor = self.cursor
+        reader: Span | None = None
         sinks: list[str] = []
         spans: list[Span] = []
         streams: list[StreamOutlet] = []
@@ -498,6 +501,14 @@ class _Statements:
             span = cursor.span((cursor.token.start, cursor.token.end))
             if cursor.at("STREAM") and cursor.peek().kind != "end" and cursor.peek().upper not in ("AS", "WITH", ","):
                 streams.append(self.stream_outlet(streams))
+            elif cursor.at("SPARK") and cursor.peek().upper == "READER":
+                start = cursor.advance().start
+                span = cursor.span((start, cursor.advance().end))
+                if reader is not None:
+                    raise DuplicateName(
+                        "SPARK READER is named twice", advice="Name it once.", span=span, name="SPARK READER"
+                    )
+                reader = span
             else:
                 sinks.append(cursor.name("the name of a sink"))
                 if sinks[-1].lower() in [s.lower() for s in sinks[:-1]]:
@@ -506,7 +517,7 @@ class _Statements:
                     )
                 spans.append(span)
             if not cursor.accept(","):
-                return sinks, spans, streams
+                return Outlets(tuple(sinks), tuple(spans), tuple(streams), reader)
 
     def query(self) -> tuple[ParsedQuery | ForeignQuery, str, Emit | None, Span | None]:
         cursor = self.cursor
