@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pytest
 
 from tests.e2e.support import put, rows_of, until
 
@@ -44,15 +41,6 @@ class Streams:
         """What is on disk of feeds and dedicated queries."""
         state = self.base / "state"
         return [str(p.relative_to(state)) for p in state.rglob("*") if {"feeds", "dedicated"} & set(p.parts)]
-
-
-@pytest.fixture
-def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
-    session = spark.newSession()
-    session.conf.set("spark.sql.shuffle.partitions", "1")
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-    yield Streams(tmp_path, session)
 
 
 def lines(seconds: range, pad: int = 0) -> list[str]:
