@@ -188,7 +188,8 @@ soak-hosts: $(STAMP) ## Kill runs with chains and with the dedicated host at eac
 
 .PHONY: test-dedicated
 test-dedicated: $(STAMP) ## All tests of the dedicated host: every query beside Spark batch, its whole life (15 minutes)
-	@HEADRACE_LONG=1 $(BIN)/python -m pytest -n 0 tests/e2e/test_dedicated_host.py tests/e2e/test_dedicated_life.py
+	@HEADRACE_LONG=1 $(BIN)/python -m pytest -n 0 tests/e2e/test_dedicated_host.py tests/e2e/test_dedicated_life.py \
+	  tests/e2e/test_three_hosts.py
 
 .PHONY: dist first-hour test-matrix
 dist: $(STAMP) ## Build the wheel and the sdist, install the wheel into an empty environment and run the demo there
