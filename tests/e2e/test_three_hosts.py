@@ -1,5 +1,5 @@
-"""Every query of the shared host's oracle gives the same rows on the epoch host and on the dedicated host, or is refused
-there with a code."""
+"""Every query of the shared host's oracle gives the same rows on the epoch host and on the dedicated host, or is
+refused there with a code."""
 
 from __future__ import annotations
 
