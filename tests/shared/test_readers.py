@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,8 +26,11 @@ from headrace.errors import (
     UnknownStream,
     UnsupportedStateful,
 )
+from headrace.model.stored import store
+from headrace.sinks.feed_log import FeedSegment, write_segment
 from headrace.spark.reader_source import ReaderDataSource, ReaderOfFeed
 from headrace.state.reader_calls import ReaderCall, call_hub
+from headrace.stream.retries import RetryPolicy
 from tests.e2e.support import put
 from tests.shared.chain import Chain, record
 from tests.strategies import examples
@@ -301,6 +306,49 @@ def test_a_reader_that_does_not_read_pauses_the_stream_or_loses_counted_rows(cha
         assert (stream.paused_by, len(chain.rows("fast"))) == ([], 60)
         query.go()
         assert 0 < len(query.rows) == 60 - status.dropped_rows < 60
+
+
+@pytest.mark.parametrize("place", ["segment", "manifest"])
+def test_a_feed_on_a_full_disk_is_waited_for_and_no_row_is_lost_or_doubled(
+    chain: Readable, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr("headrace.stream.supervisor.RetryPolicy", lambda: RetryPolicy(first=600, longest=600))
+    query = UserQuery(chain, stream="raw", columns="v")
+    query.go()
+    full = [False]
+
+    def refuse(path: Path) -> None:
+        if full[0]:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    def write(directory: Path, name: str, table: pa.Table) -> FeedSegment:
+        refuse(directory / name) if place == "segment" else None
+        return write_segment(directory, name, table)
+
+    def put_down(path: Path, value: Any) -> None:
+        refuse(path) if place == "manifest" and path.parent.name == "epochs" else None
+        store(path, value)
+
+    monkeypatch.setattr("headrace.sinks.feed_sink.write_segment", write)
+    monkeypatch.setattr("headrace.sinks.feed_sink.store", put_down)
+    chain.give("1.json", 1, 2)
+    chain.drain()
+    full[0] = True
+    chain.give("2.json", 3, 4)
+    chain.drain()
+    for _ in range(2):
+        status = chain.hub.pipelines["raw_reader"].status()
+        assert (status.state, status.error.split("]")[0]) == ("retrying", "[SINK_UNAVAILABLE")
+        chain.hub.runtime("raw").supervisor.try_now()
+        chain.drain()
+    query.go()
+    assert query.rows == [(1,), (2,)]
+    full[0] = False
+    chain.hub.runtime("raw").supervisor.try_now()
+    chain.drain()
+    query.go()
+    assert query.rows == [(1,), (2,), (3,), (4,)]
+    assert [p for p in feeds(chain) if "segments" in p.parts] == [], "no try leaves a file"
 
 
 STEPS = st.lists(st.sampled_from(["give", "stream", "query", "plan", "run", "restart", "crash-hub"]), max_size=25)
