@@ -78,7 +78,7 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         options = dict(self.options)
         if "pipeline" not in options:
-            options.setdefault("columns", ",".join(self._quoted()))
+            options.setdefault("columns", ", ".join(self._quoted()))
         found = call_hub(self.port, self.token, ReaderCall(options, opening=True))
         self._require_schema(found)
         return found
