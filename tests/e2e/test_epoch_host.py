@@ -261,7 +261,7 @@ def test_every_query_gives_the_rows_of_spark_batch(hub: Hub, oracle: dict[str, l
             assert_same_rows([_hashable(r) for r in found], [_hashable(r) for r in wanted], name)
         except AssertionError as problem:
             problems.append(str(problem))
-    assert problems == []
+    assert not problems, "\n".join(problems)
 
 
 def test_queries_of_the_oracle_are_not_empty(oracle: dict[str, list[Row]]) -> None:
@@ -310,7 +310,7 @@ def test_more_queries_that_only_spark_runs(
                 assert_same_rows(found, [_hashable(r) for r in rows], name)
             except AssertionError as problem:
                 problems.append(str(problem))
-    assert problems == []
+    assert not problems, "\n".join(problems)
 
 
 def test_enough_queries_are_beyond_the_shared_host(hub: Hub, places: dict[str, str]) -> None:
