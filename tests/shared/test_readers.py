@@ -70,7 +70,8 @@ class Readable(Chain):
     def source(self, **options: str) -> ReaderDataSource:
         """`hub.spark.readStream.format("headrace").options(...)`."""
         session: Any = self.hub.spark
-        return session.made[-1](options)
+        made: ReaderDataSource = session.made[-1](options)
+        return made
 
     def reader(self, **options: str) -> ReaderOfFeed:
         """The source in the planning process of a query that starts."""
