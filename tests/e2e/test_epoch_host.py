@@ -394,7 +394,7 @@ def test_a_forced_host_is_used_or_refused(hub: Hub) -> None:
         assert f"\nhost: {host} " in planned.text
     for option, query, code in [
         ("shared", "SELECT e.id FROM events e JOIN dim d ON e.device = d.name", "UNSUPPORTED_ON_SHARED"),
-        ("epoch", "SELECT DISTINCT device FROM events", "UNSUPPORTED_ON_EPOCH"),
+        ("epoch", "SELECT id, rank() OVER (ORDER BY v) AS r FROM events", "UNSUPPORTED_ON_EPOCH"),
         ("dedicated", "SELECT device, rand() AS r FROM events", "NON_DETERMINISTIC"),
         ("anywhere", "SELECT device FROM events", "BAD_OPTION"),
     ]:

@@ -82,7 +82,10 @@ class EpochHostPlanner:
             raise self._error(Blocker("stateful", "EMIT without an aggregate", at=tokens_range(tokens)))
         blocker = blocker_in(tokens)
         if blocker is not None:
-            raise self._error(blocker)
+            computed = self._whole(tokens)
+            if computed is None:
+                raise self._error(blocker)
+            return self._over_groups(*computed)
         return self._stateless(self._stream(tokens), tokens)
 
     # --- stateless queries ------------------------------------------------------------------------
@@ -149,7 +152,10 @@ class EpochHostPlanner:
         found = (None if split is None else self._split_groups(split)) or self._whole(tokens)
         if found is None:
             raise self._not_split()
-        rings, sql = found
+        return self._over_groups(*found)
+
+    def _over_groups(self, rings: Planned, sql: str) -> EpochHostPlan:
+        """The plan of a query of Spark over the rows that the rings compute."""
         parsed = tokenize(sql)
         clocks = clock_calls(parsed, ())
         findings, _ = self._check(sql=sql, relation=GROUPS, schema=rings.program.output, clocks=clocks, start=None)
