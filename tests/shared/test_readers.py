@@ -252,7 +252,9 @@ def test_a_checkpoint_from_the_future_is_refused(chain: Readable) -> None:
         ({"stream": "raw", "columns": "w"}, UnknownColumn),
         ({"stream": "raw", "colums": "v"}, BadOption),
         ({"stream": "raw", "columns": "from_csv(k, 'a INT')"}, BadOption),
+        ({"stream": "raw", "columns": "v FROM raw; DROP PIPELINE plain; SELECT v"}, BadOption),
         ({"stream": "raw", "backpressure": "wait"}, BadOption),
+        ({"stream": "raw", "backpressure": "x'; DROP PIPELINE plain; --"}, BadOption),
         ({"pipeline": "nobody"}, UnknownPipeline),
         ({"pipeline": "plain"}, BadOption),
         ({"pipeline": "plain", "columns": "v"}, BadOption),
@@ -266,6 +268,7 @@ def test_wrong_options_are_refused_when_the_frame_is_loaded(
     with pytest.raises(error) as raised:
         chain.source(**options).schema()
     assert type(raised.value) is error and raised.value.advice
+    assert list(chain.hub.pipelines) == ["plain"]
 
 
 def test_what_cannot_be_read_is_refused_by_the_statement(chain: Readable) -> None:

@@ -55,13 +55,12 @@ class Readers:
         if "pipeline" in options:
             return self._declared(options["pipeline"])
         statement = self._statement(options)
+        parsed = _one_statement(statement)
         if call.opening:
             self._sql(statement)
-            (parsed,) = parse_script(statement)
-            assert isinstance(parsed, CreatePipeline)
             return self._declared(parsed.name)
         self._check(statement)
-        return ReaderPlace("", 0, "", _ddl(self._columns(statement)))
+        return ReaderPlace("", 0, "", _ddl(self._columns(parsed)))
 
     def _declared(self, name: str) -> ReaderPlace:
         catalog = self._reconciler.catalog
@@ -78,10 +77,8 @@ class Readers:
         directory = feed_directory(self._reconciler.stream_directory(definition.program.stream), definition.instance)
         return ReaderPlace(definition.name, definition.instance, str(directory), _ddl(definition.program.output))
 
-    def _columns(self, statement: str) -> Schema:
-        (parsed,) = parse_script(statement)
-        assert isinstance(parsed, CreatePipeline)
-        found = plan_pipeline(parsed, self._reconciler.catalog, self._reconciler.meaning).program.output
+    def _columns(self, statement: CreatePipeline) -> Schema:
+        found = plan_pipeline(statement, self._reconciler.catalog, self._reconciler.meaning).program.output
         if not len(found):
             raise BadOption(
                 "option 'columns' has an expression that only Spark can evaluate",
@@ -98,7 +95,7 @@ class Readers:
             raise unknown(UnknownStream, "stream", options["stream"], [s.name for s in catalog.streams.values()])
         columns = options.get("columns") or ", ".join(_quoted(f.name) for f in stream.schema)
         name = options.get("name") or f"{stream.name}_reader"
-        given = [f"{n} = '{options[n]}'" for n in ("backpressure", "feed_limit") if n in options]
+        given = [f"{n} = '{_escaped(options[n])}'" for n in ("backpressure", "feed_limit") if n in options]
         chosen = f" WITH ({', '.join(given)})" if given else ""
         query = f"SELECT {columns} FROM {_quoted(stream.name)}"
         return f"CREATE PIPELINE {_quoted(name)} INTO SPARK READER{chosen} AS {query}"
@@ -123,6 +120,22 @@ def _checked(given: Mapping[str, str]) -> dict[str, str]:
             option=useless[0],
         )
     return options
+
+
+def _one_statement(text: str) -> CreatePipeline:
+    """The declaration of a reader. Options are part of its text, and must not bring statements of their own."""
+    found = parse_script(text)
+    if len(found) == 1 and isinstance(found[0], CreatePipeline):
+        return found[0]
+    raise BadOption(
+        "option 'columns' is not a list of columns",
+        advice="Write the names of columns with commas between them.",
+        option="columns",
+    )
+
+
+def _escaped(value: str) -> str:
+    return value.replace("'", "''")
 
 
 def _ddl(columns: Schema) -> str:
