@@ -1,6 +1,6 @@
 """Pipelines on the epoch and dedicated hosts beside ordinary Structured Streaming queries, and small epochs.
 
-`--only epoch,dedicated,small` measures some of the three.
+`--only epoch,dedicated,small,neighbours` measures some of the four.
 
 Throughput: eight stateless pipelines with `host = 'epoch'`, each with a filter of its own, on one JSON
 stream of twenty columns of which they need three; and eight ordinary queries with the same SQL. How both are set up and
@@ -11,6 +11,8 @@ same SQL. Both are done when the last row is committed by every query.
 
 Small epochs: files of 200 rows, one an epoch, with one windowed pipeline, and with a pipeline on the epoch host beside
 it. The figure is the median of Spark's own `triggerExecution` over all rounds, warm-up epochs left out.
+
+Neighbours: see bench/neighbours.py.
 """
 
 from __future__ import annotations
@@ -28,18 +30,23 @@ from pyspark.sql import functions as f
 import headrace
 from bench import feed
 from bench.epoch import Feed, until
+from bench.neighbours import NEIGHBOURS, VARIANTS, seconds_beside
 from bench.report import Report, environment, main
 from bench.streaming import Build, plain, session, shared
 from headrace.spark.session import Engine
 
 QUICK = "--quick" in sys.argv
 FILE_ROWS = 12_500 if QUICK else 125_000
-WARM, MEASURED, PER_EPOCH = 2, 8 if QUICK else 12, 4  # files
+WARM, MEASURED, PER_EPOCH = 2, 8, 4  # files
 KEYS, PIPELINES, ROUNDS = 100, 8, 1 if QUICK else 2
 WARM_EPOCHS, EPOCHS = (8, 10) if QUICK else (15, 25)
 HOSTED = "CREATE PIPELINE e INTO out WITH (host = 'epoch') AS SELECT soundex(device) AS d, value FROM s;"
 Say = Callable[[str], None]
-ONLY = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else ["epoch", "dedicated", "small"]
+ONLY = (
+    sys.argv[sys.argv.index("--only") + 1].split(",")
+    if "--only" in sys.argv
+    else ["epoch", "dedicated", "small", "neighbours"]
+)
 DEDICATED = 4
 
 
@@ -168,6 +175,18 @@ def small_epochs(engine: Engine, work: Path, say: Say) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in times.items()}
 
 
+def neighbours(engine: Engine, work: Path, files: list[Path], say: Say) -> dict[str, float]:
+    """The best seconds of the neighbours of a slow pipeline, by its backpressure."""
+    best: dict[str, float] = {}
+    for turn in range(ROUNDS + 1):
+        for variant in VARIANTS:
+            place, selects = work / f"neighbours-{turn}-{variant}", [windowed(i) for i in range(NEIGHBOURS)]
+            took, behind = seconds_beside(engine, place, variant, selects, files, WARM, FILE_ROWS)
+            best[variant] = min(took, best.get(variant, took))
+            say(f"  {NEIGHBOURS} neighbours, {variant}, round {turn + 1}: {took:.2f} s; {behind:,} rows behind")
+    return best
+
+
 def measure(say: Say) -> Report:
     report = Report(facts=environment("pyspark", "duckdb", "pyarrow"))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch:
@@ -175,21 +194,46 @@ def measure(say: Say) -> Report:
         files = feed.write(work / "data", WARM + MEASURED, FILE_ROWS, KEYS)
         engine = session(work)
         try:
-            best = throughput(engine, work, files, say) if "epoch" in ONLY else {}
-            own = dedicated(engine, work, files, say) if "dedicated" in ONLY else {}
-            epochs = small_epochs(engine, work, say) if "small" in ONLY else {}
+            for part in ONLY:
+                before = len(report.figures)
+                PARTS[part](engine, work, files, say, report)
+                for figure in report.figures[before:]:  # a run that is cut off has said what it knows
+                    say(figure.line())
         finally:
             engine.stop()
-    if best:
-        report.facts["rows_per_s"] = {name: round(MEASURED * FILE_ROWS / s) for name, s in best.items()}
-        report.require("epoch_host_n8_over_spark", best["spark"] / best["headrace"], 4.0, "at least", "x")
-    if own:
-        report.facts["dedicated_rows_per_s"] = {name: round(MEASURED * FILE_ROWS / s) for name, s in own.items()}
-        report.require("dedicated_n4_over_spark", own["spark"] / own["headrace"], 1.5, "at least", "x")
-    if epochs:
-        report.facts["epoch_ms"] = {name: round(ms) for name, ms in epochs.items()}
-        report.require("small_epoch_with_over_without", epochs["with"] / epochs["without"], 1.5, "at most", "x")
     return report
+
+
+def _require_throughput(engine: Engine, work: Path, files: list[Path], say: Say, report: Report) -> None:
+    best = throughput(engine, work, files, say)
+    report.facts["rows_per_s"] = {name: round(MEASURED * FILE_ROWS / s) for name, s in best.items()}
+    report.require("epoch_host_n8_over_spark", best["spark"] / best["headrace"], 4.0, "at least", "x")
+
+
+def _require_dedicated(engine: Engine, work: Path, files: list[Path], say: Say, report: Report) -> None:
+    best = dedicated(engine, work, files, say)
+    report.facts["dedicated_rows_per_s"] = {name: round(MEASURED * FILE_ROWS / s) for name, s in best.items()}
+    report.require("dedicated_n4_over_spark", best["spark"] / best["headrace"], 1.5, "at least", "x")
+
+
+def _require_small(engine: Engine, work: Path, files: list[Path], say: Say, report: Report) -> None:
+    epochs = small_epochs(engine, work, say)
+    report.facts["epoch_ms"] = {name: round(ms) for name, ms in epochs.items()}
+    report.require("small_epoch_with_over_without", epochs["with"] / epochs["without"], 1.5, "at most", "x")
+
+
+def _require_neighbours(engine: Engine, work: Path, files: list[Path], say: Say, report: Report) -> None:
+    beside = neighbours(engine, work, files, say)
+    for variant in ("drop", "spill"):
+        report.require(f"neighbours_of_{variant}", beside["alone"] / beside[variant], 0.9, "at least", "x")
+
+
+PARTS: dict[str, Callable[[Engine, Path, list[Path], Say, Report], None]] = {
+    "epoch": _require_throughput,
+    "dedicated": _require_dedicated,
+    "small": _require_small,
+    "neighbours": _require_neighbours,
+}
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.two_streams import Streams
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -24,3 +26,13 @@ def crashes(crash_file: Path) -> Iterator[Path]:
     crash_file.unlink(missing_ok=True)
     yield crash_file
     crash_file.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
+    """Two streams in directories of their own, and a session with one shuffle partition."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    yield Streams(tmp_path, session)

@@ -265,7 +265,7 @@ def test_every_query_gives_the_rows_of_spark_batch(
             hub.sql(f"DROP PIPELINE p_{name}")
         left = [str(p) for p in (tmp_path / "state").rglob("*") if {"feeds", "dedicated"} & set(p.parts)]
         assert left == [], "nothing is left on disk after DROP"
-    assert problems == []
+    assert not problems, "\n".join(problems)
 
 
 REFUSED = {

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,64 +20,15 @@ from headrace.state.dedicated_state import dedicated_home
 from headrace.state.restore import restore
 from headrace.state.spark_log import newest_commit
 from tests.e2e.kills import LONG
-from tests.e2e.support import put, rows_of, until
+from tests.e2e.support import put, until
+from tests.e2e.two_streams import START, Streams, found, lines
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from headrace.hub.hub import Hub
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-START = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOWS = "SELECT unix_seconds(window.start) AS s, count(*) AS n FROM a {where} GROUP BY window(ts, '10 seconds')"
-
-
-class Streams:
-    """Two streams of (id, k, ts) on a hub of its own. Every file is an epoch."""
-
-    def __init__(self, base: Path, session: SparkSession) -> None:
-        self.base, self.session, self.files = base, session, 0
-
-    def script(self) -> str:
-        made = [
-            f"CREATE STREAM {name} (id BIGINT, k STRING, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 1 SECOND) "
-            f"WITH (source = 'files', format = 'json', path = '{self.base / name}')"
-            for name in ("a", "b")
-        ]
-        return ";".join([*made, "CREATE SINK m WITH (type = 'memory', max_rows = '1000000')"])
-
-    def give(self, hub: Hub, stream: str, seconds: range, pad: int = 0) -> None:
-        """One row per second. Waits until the stream has read them."""
-        self.files += 1
-        before = hub.streams[stream].status().rows
-        put(self.base / stream / f"{self.files:06}.json", lines(seconds, pad))
-        until(lambda: hub.streams[stream].status().rows >= before + len(seconds), "the rows are read", 300)
-
-    def left(self) -> list[str]:
-        """What is on disk of feeds and dedicated queries."""
-        state = self.base / "state"
-        return [str(p.relative_to(state)) for p in state.rglob("*") if {"feeds", "dedicated"} & set(p.parts)]
-
-
-@pytest.fixture
-def streams(spark: SparkSession, tmp_path: Path) -> Iterator[Streams]:
-    session = spark.newSession()
-    session.conf.set("spark.sql.shuffle.partitions", "1")
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-    yield Streams(tmp_path, session)
-
-
-def lines(seconds: range, pad: int = 0) -> list[str]:
-    """One row for each second."""
-    return [
-        f'{{"id": {s}, "k": "k{s % 3}{"x" * pad}", "ts": "{(START + timedelta(seconds=s)).isoformat()}"}}'
-        for s in seconds
-    ]
-
-
-def found(hub: Hub, name: str) -> list[tuple[object, ...]]:
-    return sorted(rows_of(hub.pipelines[name].results()), key=repr)
 
 
 def test_stop_start_failure_drop_and_a_filter_that_passes_nothing(streams: Streams) -> None:
@@ -257,3 +206,27 @@ def test_a_savepoint_of_a_join_restores_to_one_consistent_state(streams: Streams
         hub.streams["b"].sync(300)
     lines = sorted(line for part in out.glob("part-*") for line in part.read_text().splitlines())
     assert len(lines) == 10 and len(set(lines)) == 10
+
+
+@LONG
+def test_late_rows_of_a_join_are_dropped_and_counted_and_outer_rows_come_once(streams: Streams) -> None:
+    times = "b.ts BETWEEN a.ts - INTERVAL 5 SECONDS AND a.ts + INTERVAL 5 SECONDS"
+    query = f"SELECT a.id, b.id AS other FROM a FULL OUTER JOIN b ON a.id = b.id AND {times}"
+    with headrace.connect(streams.base / "state", spark=streams.session) as hub:
+        hub.sql(streams.script())
+        hub.sql(f"CREATE PIPELINE j INTO m AS {query}")
+        for given in ({"a": range(0, 20), "b": range(5, 25)}, {"a": range(100, 102), "b": range(100, 101)}):
+            for name, seconds in given.items():
+                streams.give(hub, name, seconds)
+            for name in "ab":
+                hub.streams[name].sync(300)
+        # What Spark batch says about the rows that are in time. The outer rows of the newest ones are not final yet.
+        for name in "ab":
+            rows = streams.session.read.schema("id BIGINT, k STRING, ts TIMESTAMP").json(str(streams.base / name))
+            rows.createOrReplaceTempView(name)
+        wanted = [tuple(r) for r in streams.session.sql(query).collect() if tuple(r) != (101, None)]
+        for name, seconds in {"a": range(22, 23), "b": range(3, 4)}.items():  # each would match a row of the other
+            streams.give(hub, name, seconds)
+            hub.streams[name].sync(300)
+        until(lambda: hub.pipelines["j"].status().late == 2, "late rows of both sides are counted")
+        assert found(hub, "j") == sorted(wanted, key=repr)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,10 @@ import pytest
 import headrace
 from headrace.errors import HeadraceError
 from tests.e2e.events import COLUMNS, DELAY, as_json, events
+from tests.e2e.kills import LONG
+from tests.e2e.spark_only_queries import SPARK_ONLY
 from tests.e2e.support import Row, assert_same_rows, last_per_group, put, rows_of
+from tests.e2e.test_dedicated_host import QUERIES as DEDICATED
 from tests.e2e.test_oracle import QUERIES as OF_THE_SHARED_HOST
 
 if TYPE_CHECKING:
@@ -257,11 +261,61 @@ def test_every_query_gives_the_rows_of_spark_batch(hub: Hub, oracle: dict[str, l
             assert_same_rows([_hashable(r) for r in found], [_hashable(r) for r in wanted], name)
         except AssertionError as problem:
             problems.append(str(problem))
-    assert problems == []
+    assert not problems, "\n".join(problems)
 
 
 def test_queries_of_the_oracle_are_not_empty(oracle: dict[str, list[Row]]) -> None:
     assert {name for name, rows in oracle.items() if not rows} == {"s_nothing", "s_nothing_in_windows"}
+
+
+def refused_by_the_rings(hub: Hub, queries: dict[str, str], places: dict[str, str]) -> list[str]:
+    """The queries that the shared host cannot run."""
+    refused = []
+    for name, query in queries.items():
+        try:
+            hub.check(f"CREATE PIPELINE x INTO m WITH (host = 'shared') AS {filled(query, places)}")
+        except HeadraceError:
+            refused.append(name)
+    return refused
+
+
+@LONG
+def test_more_queries_that_only_spark_runs(
+    session: SparkSession, places: dict[str, str], hub: Hub, tmp_path: Path
+) -> None:
+    put(tmp_path / "in" / "all.json", map(as_json, events(200, SEED)))
+    session.read.schema(COLUMNS).json(str(tmp_path / "in")).createOrReplaceTempView("events")
+    texts = {name: filled(query, places) for name, query in SPARK_ONLY.items()}
+    wanted = {name: rows_of(session.sql(text).toArrow()) for name, text in texts.items()}
+    session.catalog.dropTempView("events")
+    assert refused_by_the_rings(hub, SPARK_ONLY, places) == list(SPARK_ONLY)
+    assert [name for name, rows in wanted.items() if not rows] == []
+    script = [
+        f"CREATE STREAM events ({COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL {DELAY}) WITH (source = 'files', "
+        f"format = 'json', path = '{tmp_path / 'in'}')",
+        "CREATE SINK m WITH (type = 'memory', max_rows = '1000000')",
+        *(f"CREATE PIPELINE {name} INTO m AS {text}" for name, text in texts.items()),
+    ]
+    problems = []
+    with headrace.connect(tmp_path / "state", spark=session, buckets=2) as own:
+        own.sql(";\n".join(script))
+        assert own.wait_until_end(400)
+        for name, rows in wanted.items():
+            status = own.pipelines[name].status()
+            if status.state == "failed" or status.host != "epoch":
+                problems.append(f"{name}: {status.host} {status.error}")
+                continue
+            try:
+                found = [_hashable(r) for r in rows_of(own.pipelines[name].results())]
+                assert_same_rows(found, [_hashable(r) for r in rows], name)
+            except AssertionError as problem:
+                problems.append(str(problem))
+    assert not problems, "\n".join(problems)
+
+
+def test_enough_queries_are_beyond_the_shared_host(hub: Hub, places: dict[str, str]) -> None:
+    others = [name for name, query in DEDICATED.items() if not query.forced]  # the rest runs on cheaper hosts, too
+    assert len(refused_by_the_rings(hub, QUERIES, places)) + len(SPARK_ONLY) + len(others) >= 120
 
 
 def test_only_pipelines_that_need_spark_are_on_the_epoch_host(hub: Hub) -> None:
@@ -340,7 +394,7 @@ def test_a_forced_host_is_used_or_refused(hub: Hub) -> None:
         assert f"\nhost: {host} " in planned.text
     for option, query, code in [
         ("shared", "SELECT e.id FROM events e JOIN dim d ON e.device = d.name", "UNSUPPORTED_ON_SHARED"),
-        ("epoch", "SELECT DISTINCT device FROM events", "UNSUPPORTED_ON_EPOCH"),
+        ("epoch", "SELECT id, rank() OVER (ORDER BY v) AS r FROM events", "UNSUPPORTED_ON_EPOCH"),
         ("dedicated", "SELECT device, rand() AS r FROM events", "NON_DETERMINISTIC"),
         ("anywhere", "SELECT device FROM events", "BAD_OPTION"),
     ]:

@@ -131,6 +131,22 @@ def test_a_static_table_may_change_until_it_is_gone_or_has_other_columns(feed: F
     assert caught.value.code == "BAD_OPTION"
 
 
+def test_a_static_table_that_grows_too_large_for_a_broadcast_fails_only_the_query_that_asks_for_one(feed: Feed) -> None:
+    feed.session.conf.set("spark.sql.maxBroadcastTableSize", "4mb")
+    feed.hub.sql(
+        "CREATE PIPELINE hinted INTO m AS SELECT /*+ BROADCAST(d) */ s.id, d.w FROM s JOIN dim d ON s.k = d.k;"
+        "CREATE PIPELINE merged INTO m AS SELECT /*+ MERGE(d) */ s.id, d.w FROM s JOIN dim d ON s.k = d.k"
+    )
+    feed.give(3)
+    assert feed.found("hinted") == feed.found("merged") == [(0, 10), (1, 11)]
+    grown = feed.session.range(300_000).selectExpr("concat('k', id) AS k", "CAST(id AS INT) AS w")
+    grown.createOrReplaceTempView("dim")
+    feed.give(3)
+    said = feed.failure("hinted")
+    assert said.startswith("[TABLE_TOO_LARGE]") and "BROADCAST hint" in said
+    assert feed.found("merged") == [(0, 10), (1, 11), (3, 0), (4, 1), (5, 2)]
+
+
 def test_a_function_that_uses_up_the_memory_kills_its_worker_and_fails_only_its_pipeline(feed: Feed) -> None:
     def leaks(i: int) -> int:
         if i == 4:

@@ -54,6 +54,12 @@ def wrapped(root: str, first: str = "Task 0 failed") -> str:
             "Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: "
             "Python worker exited unexpectedly (crashed)",
         ),
+        (
+            "An error occurred while calling o891.executeCollect.\n"
+            ": org.apache.spark.SparkException: Cannot broadcast the table that is larger than 4.0 MiB: 9.0 MiB.\n"
+            "\tat org.apache.spark.sql.execution.exchange.BroadcastExchangeExec.run(BroadcastExchangeExec.scala:1)",
+            "org.apache.spark.SparkException: Cannot broadcast the table that is larger than 4.0 MiB: 9.0 MiB.",
+        ),
         ("nothing that we know", "nothing that we know"),
     ],
 )

@@ -46,6 +46,10 @@ def test_every_script_of_the_repository_is_formatted_once_and_means_the_same() -
             "SELECT first(a), replace(a, 'x', 'y'), json, last\nFROM s\n",
         ),
         ("alter pipeline p set(a=1); select set from s", "ALTER PIPELINE p SET (a = 1);\n\nSELECT set\nFROM s\n"),
+        (
+            "create pipeline p into spark reader, spark as select reader from s",
+            "CREATE PIPELINE p INTO SPARK READER, spark AS\n  SELECT reader\n  FROM s\n",
+        ),
         ("stop pipeline p now; drop sink o", "STOP PIPELINE p NOW;\n\nDROP SINK o\n"),
         ("", ""),
         ("/* a /* b */ c */ select a from s", "/* a /* b */ c */\nSELECT a\nFROM s\n"),

@@ -90,6 +90,7 @@ from headrace.errors.in_pipelines import (
     OverBudget as OverBudget,
     PipelineFailed as PipelineFailed,
     QueryTimeout as QueryTimeout,
+    ReaderTaken as ReaderTaken,
     StreamFailed as StreamFailed,
     SurplusBarrier as SurplusBarrier,
     TableTooLarge as TableTooLarge,

@@ -58,6 +58,10 @@ class PipelineFailed(UserError):
     code = "PIPELINE_FAILED"
 
 
+class ReaderTaken(UserError):
+    code = "READER_TAKEN"
+
+
 class StreamFailed(InternalError):
     code = "STREAM_FAILED"
     retry_helps = True  # errors of Spark itself have this code too

@@ -24,7 +24,7 @@ from headrace.errors import (
     UnknownColumn,
     UnsupportedStateful,
 )
-from headrace.model.definitions import DERIVED, PipelineDef, SinkDef, StreamDef
+from headrace.model.definitions import DERIVED, SPARK_READER, PipelineDef, SinkDef, StreamDef
 from headrace.model.schema import TIMESTAMP, TIMESTAMP_NTZ, Schema
 from headrace.model.stream_options import STREAM_OPTIONS
 from headrace.sinks.feed_sink import FEED
@@ -155,6 +155,21 @@ def feed_of(stream: StreamDef, planned: Planned, span: Span) -> SinkDef:
     if settings.max_backlog is not None:
         options["limit"] = str(settings.max_backlog)
     return SinkDef(f"stream {stream.name}", FEED.name, options)
+
+
+def reader_feed(planned: Planned, span: Span) -> SinkDef:
+    """The sink with which a pipeline hands its rows to user code (SPARK READER)."""
+    if planned.program.dedicated is not None:
+        raise UnsupportedStateful(
+            "SPARK READER cannot be the outlet of a pipeline on the dedicated host",
+            advice="Its query is a Spark query already. Read its streams with hub.spark.readStream, and write the "
+            "query there.",
+            span=span,
+        )
+    options = {"strategy": planned.options.backpressure}
+    if planned.options.feed_limit:
+        options["limit"] = planned.options.feed_limit
+    return SinkDef(SPARK_READER, FEED.name, options)
 
 
 def _changed(stream: StreamDef, how: str, span: Span) -> SchemaChanged:

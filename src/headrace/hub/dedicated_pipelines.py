@@ -19,7 +19,7 @@ from headrace.model.definitions import PipelineDef
 from headrace.sinks.feed_log import FEEDS
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.dedicated_state import DEDICATED
-from headrace.stream.dedicated_runtime import DedicatedHost, DedicatedRuntime
+from headrace.stream.dedicated_runtime import DedicatedHost, DedicatedRuntime, remove_empty
 
 # How long a graceful end waits for rows that are in feeds.
 DRAIN_SECONDS = 120.0
@@ -88,6 +88,7 @@ class DedicatedPipelines:
                 if instance not in records and self._is_gone(catalog, runtime.pipeline):
                     runtime.forget()
                     del self._made[instance]
+            self.sweep()  # the feeds of Spark readers
             for record in records.values():
                 held = record.definition.instance in self._held
                 # One whose input is over starts again when its streams go on.
@@ -183,7 +184,7 @@ class DedicatedPipelines:
                 )
 
     def sweep(self) -> None:
-        """Delete what pipelines that are not declared have left on disk, after a crash."""
+        """Delete the feeds and queries of pipelines that are not declared: dropped ones, and what a crash has left."""
         catalog = self._declarations.catalog
         instances = {str(r.definition.instance) for r in catalog.pipelines.values()}
         instances |= {str(e.pipeline.instance) for e in catalog.ended}
@@ -193,6 +194,7 @@ class DedicatedPipelines:
                 for entry in list((directory / kind).iterdir()) if (directory / kind).is_dir() else ():
                     if entry.name.split("-")[0] not in instances:
                         shutil.rmtree(entry, ignore_errors=True)
+                        remove_empty(directory / kind)
 
     def close(self) -> None:
         """Stop all queries and release the sinks."""

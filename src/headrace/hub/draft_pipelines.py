@@ -13,6 +13,7 @@ from headrace.errors import (
 from headrace.hub.chains import (
     feed_of,
     outlet_stream,
+    reader_feed,
     refuse_cycle,
     refuse_other_stream,
     unchecked_input,
@@ -95,7 +96,9 @@ def _definition(
     program, options = planned.program, planned.options
     named = zip(statement.sinks, statement.sink_spans, strict=True)
     stateful = program.ring1 is not None and bool(program.ring1.keys)
-    feeds = tuple(feed_of(stream, planned, statement.span) for stream in streams)
+    feeds = [feed_of(stream, planned, statement.span) for stream in streams]
+    if statement.reader is not None:
+        feeds.append(reader_feed(planned, statement.reader))
     made = PipelineDef(
         name=statement.name,
         instance=draft.catalog.next_instance,

@@ -24,6 +24,7 @@ from headrace.hub.effects import DeclaredScript, ScriptEffects
 from headrace.hub.launcher import QueryLauncher, SparkLauncher
 from headrace.hub.look import Looks
 from headrace.hub.objects import Pipeline, Stream
+from headrace.hub.readers import Readers
 from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
 from headrace.hub.rollout import DRAIN_SECONDS
@@ -87,6 +88,7 @@ class Hub:
         self._reconciler = Reconciler(state_dir, launcher, start_timeout)
         self._shutdown = Shutdown(self._reconciler)
         self._looks = Looks(self._reconciler, lambda: self._draft(self._reconciler.vault, start=True))
+        self._readers = Readers(self._reconciler, self.sql, self.check)
         try:
             self._reconciler.recover()
         except BaseException:
@@ -200,13 +202,16 @@ class Hub:
 
     @property
     def spark(self) -> SparkSession:
-        """The session that everything runs on. Starts Spark if it does not run.
+        """The session that everything runs on. Starts Spark if it does not run. `readStream.format("headrace")` reads
+        streams of this hub, see docs/hosts.md.
 
         >>> hub.spark.sql("SELECT 1 AS one").collect()
         [Row(one=1)]
         """
         self._reconciler.declarations.require_open()
-        return self._launcher.session()
+        session = self._launcher.session()
+        self._readers.register(session)
+        return session
 
     def record(self, name: str) -> PipelineRecord:
         """The declaration of a pipeline. Raises UnknownPipeline. For tools: its type may change in any version.
@@ -294,6 +299,7 @@ class Hub:
             if drain:
                 self.drain()
         finally:
+            self._readers.close()
             self._reconciler.close(self._on_close)
             evaluate.end_thread()
 

@@ -15,7 +15,7 @@ from headrace.sql import LiveStream
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.plans import PlanStore
 from headrace.state.progress import PipelineProgress, Progress, read_applied
-from headrace.stream.dedicated_status import DedicatedState, dedicated_counts
+from headrace.stream.dedicated_status import DedicatedState, dedicated_counts, unread_rows
 
 _SHOULD_RUN = ("created", "starting", "running")
 
@@ -108,6 +108,7 @@ def pipeline_status(record: PipelineRecord, runtime: ObservedStream) -> Pipeline
     away = counted.epoch is not None and record.desired != "running"
     if definition.program.dedicated is not None:
         return _dedicated_status(record, runtime, counted, missed=progress.rows - counted.seen_rows if away else 0)
+    unread = unread_rows(definition, runtime.directory)
     return PipelineStatus(
         name=definition.name,
         stream=runtime.stream.name,
@@ -129,6 +130,8 @@ def pipeline_status(record: PipelineRecord, runtime: ObservedStream) -> Pipeline
         rows_in=counted.rows_in,
         rejected=counted.bad if policy_of(runtime.stream) in ("skip", "dead_letter") else 0,
         host=definition.program.host,
+        waiting_rows=unread.rows,
+        dropped_rows=unread.dropped,
     )
 
 

@@ -13,6 +13,7 @@ from headrace.model.schema import BIGINT, BINARY, STRING, Field, Schema, View
 
 DERIVED = "pipeline"  # the source of a stream that a pipeline feeds
 FEED = "feed"  # the kind and the name of the sink that hands rows to another query
+SPARK_READER = "spark reader"  # the name of the feed that user code reads, hub.spark.readStream
 MAX_GROUPS = 10_000_000
 # A list of a million numbers takes 8 to 16 MB, which is about what a payload and a value may have.
 MAX_GROUP_VALUES = 1_000_000
@@ -182,6 +183,11 @@ class PipelineDef:
         )
         options = {"strategy": query.strategy} | ({"limit": query.limit} if query.limit else {})
         return replace(self, program=program, sinks=(SinkDef(FEED, FEED, options),), late=None, views=(), buckets=1)
+
+    @property
+    def has_reader(self) -> bool:
+        """True if user code reads its rows: hub.spark.readStream."""
+        return any((sink.kind, sink.name) == (FEED, SPARK_READER) for sink in self.sinks)
 
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:

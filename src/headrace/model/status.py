@@ -324,7 +324,7 @@ class PipelineStatus(HtmlTable):
     - `detached` lists sinks that failed and get no more rows, with the reason.
     - `host` is where it runs: shared, epoch or dedicated (docs/hosts.md). On the dedicated host, `waiting_rows` are
       rows of its streams that are not in its sinks yet, `dropped_rows` found no room (backpressure 'drop'), and
-      `other_streams` are the streams that it reads beside `stream`.
+      `other_streams` are the streams that it reads beside `stream`. The first two also count for a Spark reader.
 
     >>> status = hub.pipelines["by_minute"].status()
     >>> status.state, status.rows_in, status.rows_out, status.groups

@@ -11,6 +11,8 @@ _DIED = re.compile(r"^.*(?:Python worker exited unexpectedly|ExecutorLostFailure
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CHECKSUM = re.compile(r"ChecksumException: Checksum error: file:(\S+/checkpoint/\S+)")
 _RAISED = re.compile(r"^(?!Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Failed|Interrupt|Exit): .+$", re.MULTILINE)
+# Py4J puts the error of a call on its second line, after a colon.
+_CALLED = re.compile(r"^: ([\w.$]+(?:Error|Exception): .+)$", re.MULTILINE)
 _CAUSED = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 # Spark meets damaged files of state and its metadata with errors like these.
@@ -36,7 +38,8 @@ def in_short(text: str) -> str:
     """The cause in a failure text of Spark, which is mostly stack traces.
 
     The first of these that is there: an error of headrace with a code, the death of a worker, a full disk, a damaged
-    checkpoint file, the last line of a Python traceback, the innermost cause of the JVM, the first line.
+    checkpoint file, the last line of a Python traceback, the innermost cause of the JVM, the error of a call, the first
+    line.
     """
     coded = [_without_frames(found) for found in _CODED.findall(text)]
     if coded:
@@ -59,6 +62,8 @@ def in_short(text: str) -> str:
             return str(raised[0])
     if caused := _CAUSED.findall(text):
         return str(caused[-1]).strip()
+    if called := _CALLED.search(text):
+        return _STATE.sub("", called[1]).strip()
     raised = _RAISED.findall(text)
     return str(raised[-1]) if raised else text.strip().split("\n", 1)[0]
 

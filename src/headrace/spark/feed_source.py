@@ -101,34 +101,18 @@ class FeedReader(DataSourceStreamReader):
             # What follows is for another query: the watermark of this one is at the end of time.
             again = start["closed"] and start["run"] == self.run
             return start if again else self._offset(at, closed=True)
-        until = self._until(at)
+        until = batch_end(self.log, at, closes=self.closes)
         if until > at:
             return self._offset(until)
         restarted = start["run"] != self.run and at > began and bool(self.options.get("event_time"))
         return self._offset(at) if restarted else start
 
-    def _until(self, at: int) -> int:
-        """The position after the epochs that fit into one batch."""
-        until, waiting = at, 0
-        for epoch in self.log.epochs(at):
-            if until > at and waiting + epoch.bytes > BATCH_BYTES:
-                break
-            waiting, until = waiting + epoch.bytes, epoch.position + 1
-            if self.closes and epoch.ending:
-                break
-        return until
-
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The segments of a range of positions, spread over the tasks, and the newest watermark."""
         epochs = self.log.epochs(int(start["position"]), int(end["position"]))
-        shares: list[list[FeedSegment]] = [[] for _ in range(max(1, int(self.options["parallelism"])))]
-        sizes = [0] * len(shares)
-        for segment in (s for epoch in epochs for s in epoch.segments):
-            least = sizes.index(min(sizes))
-            shares[least].append(segment)
-            sizes[least] += segment.bytes
         directory = str(self.log.segments)
-        found = [FeedPartition(directory, tuple(share)) for share in shares if share]
+        spread = shares(epochs, int(self.options["parallelism"]))
+        found = [FeedPartition(directory, tuple(share)) for share in spread if share]
         punctuation = self._punctuation(epochs)
         if punctuation is not None or not found:
             found.append(FeedPartition(directory, (), punctuation))
@@ -171,3 +155,27 @@ class FeedReader(DataSourceStreamReader):
             for field in schema
         ]
         return pa.RecordBatch.from_arrays([*arrays, pa.array([True])], names=self.names)
+
+
+def batch_end(log: FeedLog, at: int, closes: bool = False, end: int | None = None) -> int:
+    """The position after the epochs from `at` on that fit into one batch, up to `end`. With `closes` an ending epoch is
+    the last one."""
+    until, waiting = at, 0
+    for epoch in log.epochs(at, end):
+        if until > at and waiting + epoch.bytes > BATCH_BYTES:
+            break
+        waiting, until = waiting + epoch.bytes, epoch.position + 1
+        if closes and epoch.ending:
+            break
+    return until
+
+
+def shares(epochs: Sequence[FeedEpoch], tasks: int) -> list[list[FeedSegment]]:
+    """The segments of epochs, spread over tasks."""
+    found: list[list[FeedSegment]] = [[] for _ in range(max(1, tasks))]
+    sizes = [0] * len(found)
+    for segment in (s for epoch in epochs for s in epoch.segments):
+        least = sizes.index(min(sizes))
+        found[least].append(segment)
+        sizes[least] += segment.bytes
+    return found

@@ -24,14 +24,15 @@ PIPELINE_OPTIONS = (
         "backpressure",
         choice("spill", "pause", "drop"),
         default="spill",
-        help="what happens when a query on the dedicated host is slower than its streams: 'spill' keeps rows on disk "
-        "up to feed_limit and then pauses the streams (default), 'pause' pauses them early, 'drop' drops rows and "
-        "counts them",
+        help="what happens when a query on the dedicated host, or a Spark reader, is slower than its streams: 'spill' "
+        "keeps rows on disk up to feed_limit and then pauses the streams (default), 'pause' pauses them early, 'drop' "
+        "drops rows and counts them",
     ),
     Option(
         "feed_limit",
         size,
-        help="how many bytes may wait for a query on the dedicated host (default 4GB with 'spill', else 64MB)",
+        help="how many bytes may wait for a query on the dedicated host, or for a Spark reader (default 4GB with "
+        "'spill', else 64MB)",
     ),
     Option(
         "static_refresh",
@@ -89,7 +90,7 @@ def read_pipeline_options(
             option="static_refresh",
         )
     for name in ("backpressure", "feed_limit"):
-        if name in statement.options and program.dedicated is None:
+        if name in statement.options and program.dedicated is None and statement.reader is None:
             raise BadOption(
                 f"{name} has no effect: the query runs on the {program.host} host",
                 advice=f"Remove {name}, or use WITH (host = 'dedicated').",

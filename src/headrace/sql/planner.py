@@ -16,7 +16,7 @@ from headrace.errors import (
     UnsupportedOnShared,
     UnsupportedStateful,
 )
-from headrace.model.definitions import SinkDef, StreamDef, ViewDef
+from headrace.model.definitions import SPARK_READER, SinkDef, StreamDef, ViewDef
 from headrace.model.program import Emit, Meaning, PipelineProgram
 from headrace.sinks.feed_sink import FEED
 from headrace.sql.bind.binder import bind_query
@@ -269,4 +269,5 @@ def _sinks(statement: CreatePipeline, names: Names) -> tuple[SinkDef, ...]:
             raise unknown(UnknownSink, "sink", name, names.sink_names(), span=span)
         found.append(sink)
     # The hub makes the feeds themselves; a plan only says where the rows go.
-    return (*found, *(SinkDef(f"stream {outlet.name}", FEED.name, {}) for outlet in statement.streams))
+    fed = [f"stream {outlet.name}" for outlet in statement.streams] + ([SPARK_READER] if statement.reader else [])
+    return (*found, *(SinkDef(name, FEED.name, {}) for name in fed))

@@ -182,10 +182,10 @@ class DedicatedRuntime:
                 self.committer.sinks.forget([self.pipeline], newest + 1)
         for log in self.feeds().values():
             shutil.rmtree(log.directory, ignore_errors=True)
-            _remove_empty(log.directory.parent)
+            remove_empty(log.directory.parent)
         for own in self.home.parent.glob(f"{self.pipeline.instance}-*"):
             shutil.rmtree(own, ignore_errors=True)
-        _remove_empty(self.home.parent)
+        remove_empty(self.home.parent)
 
     @property
     def committer(self) -> DedicatedCommitter:
@@ -294,6 +294,7 @@ class DedicatedRuntime:
         return ("", "") if retrying is None else ("retrying", retrying.problem)
 
 
-def _remove_empty(directory: Path) -> None:
+def remove_empty(directory: Path) -> None:
+    """Remove a directory if nothing is in it."""
     with contextlib.suppress(OSError):  # others are there
         directory.rmdir()

@@ -1,4 +1,5 @@
-"""The counters of a pipeline on the dedicated host, from its files. Works while no hub is open, too."""
+"""The counters of a pipeline on the dedicated host or with a Spark reader, from its files. Works while no hub is open,
+too."""
 
 from __future__ import annotations
 
@@ -57,3 +58,22 @@ def dedicated_counts(pipeline: PipelineDef, state_directory: Path) -> DedicatedC
     counted = progress.pipelines.get(str(pipeline.instance), PipelineProgress())
     skipped = 0 if begin is None else begin.skipped
     return DedicatedCounts(counted.rows_out, waiting, dropped, skipped, counted.late)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRows:
+    """Rows that wait for a Spark reader, and rows that found no room."""
+
+    rows: int = 0
+    dropped: int = 0
+
+
+def unread_rows(pipeline: PipelineDef, directory: Path) -> UnreadRows:
+    """The rows of a pipeline that its Spark reader has not read. None without a reader. `directory` is the stream's."""
+    if not pipeline.has_reader:
+        return UnreadRows()
+    log = FeedLog(feed_directory(directory, pipeline.instance))
+    try:
+        return UnreadRows(log.backlog().rows, log.dropped())
+    except HeadraceError:  # a damaged feed: the query that reads it fails with the reason
+        return UnreadRows()

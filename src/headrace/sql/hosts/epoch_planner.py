@@ -8,6 +8,7 @@ list. The groups of an aggregate are the rings', and its select list is Spark's 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from headrace.model.schema import Schema
 from headrace.sql.hosts.clock_calls import ClockCall, clock_calls, clock_edits
 from headrace.sql.hosts.host_choice import RESOLVABLE
 from headrace.sql.hosts.query_tokens import blocker_in, declared_by_with, may_need, named, names_read
-from headrace.sql.hosts.select_split import GROUPS, is_aggregate, split_select
+from headrace.sql.hosts.select_split import GROUPS, SplitSelect, is_aggregate, split_select
 from headrace.sql.hosts.spark_checker import Blocker, SparkChecker, SparkFindings
 from headrace.sql.hosts.text_edits import edited
 from headrace.sql.names import Names
@@ -82,7 +83,10 @@ class EpochHostPlanner:
             raise self._error(Blocker("stateful", "EMIT without an aggregate", at=tokens_range(tokens)))
         blocker = blocker_in(tokens)
         if blocker is not None:
-            raise self._error(blocker)
+            computed = self._whole(tokens)
+            if computed is None:
+                raise self._error(blocker)
+            return self._over_groups(*computed)
         return self._stateless(self._stream(tokens), tokens)
 
     # --- stateless queries ------------------------------------------------------------------------
@@ -146,19 +150,36 @@ class EpochHostPlanner:
         streams = [stream for token in tokens if (stream := self.names.stream(token.text)) is not None]
         columns = {field.name.lower() for stream in streams for field in stream.schema}
         split = None if isinstance(query, ForeignQuery) else split_select(query, self._text(), tokens, columns)
-        if split is None:
+        found = (None if split is None else self._split_groups(split)) or self._whole(tokens)
+        if found is None:
             raise self._not_split()
-        try:
-            rings, sql = self._groups(split.groups_having), split.select
-        except HeadraceError:  # HAVING may need Spark, too
-            try:
-                rings, sql = self._groups(split.groups), split.select_having
-            except HeadraceError:
-                raise self._not_split() from None
+        return self._over_groups(*found)
+
+    def _over_groups(self, rings: Planned, sql: str) -> EpochHostPlan:
+        """The plan of a query of Spark over the rows that the rings compute."""
         parsed = tokenize(sql)
         clocks = clock_calls(parsed, ())
         findings, _ = self._check(sql=sql, relation=GROUPS, schema=rings.program.output, clocks=clocks, start=None)
         return self._finish(rings=rings, sql=sql, relation=GROUPS, clocks=clocks, findings=findings)
+
+    def _split_groups(self, split: SplitSelect) -> tuple[Planned, str] | None:
+        """The groups, and the query of Spark over them. None if the rings cannot compute the groups."""
+        for groups, select in ((split.groups_having, split.select), (split.groups, split.select_having)):
+            with suppress(HeadraceError):  # HAVING may need Spark, too
+                return self._groups(groups), select
+        return None
+
+    def _whole(self, tokens: list[Token]) -> tuple[Planned, str] | None:
+        """The rings compute everything, and Spark passes the rows on: for a query that the shared host runs and whose
+        select list cannot be cut off, such as GROUP BY ALL or ranks over groups. None if it cannot run there."""
+        if self.because is not None:
+            return None
+        try:
+            rings = self._groups(self._text()[tokens[0].start : tokens[-1].start])
+        except HeadraceError:
+            return None
+        chosen = ", ".join(_quoted(name) for name in rings.program.output.names)
+        return rings, f"SELECT {chosen} FROM {GROUPS}"
 
     def _groups(self, sql: str) -> Planned:
         emit = {None: "", "changes": " EMIT CHANGES", "close": " EMIT ON CLOSE"}[self.statement.emit]

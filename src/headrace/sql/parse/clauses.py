@@ -6,7 +6,7 @@ from headrace.errors import DuplicateName, Span, UnsupportedOnShared
 from headrace.model.program import Emit
 from headrace.sql.parse.cursor import Cursor
 from headrace.sql.parse.queries import parse_query
-from headrace.sql.parse.statements import Select, StreamOutlet
+from headrace.sql.parse.statements import Outlets, Select, StreamOutlet
 from headrace.sql.parse.syntax import ForeignQuery, ParsedQuery
 from headrace.sql.parse.watermarks import parse_derived_watermark
 
@@ -74,9 +74,10 @@ class Clauses:
         cursor.advance()
         return values, spans
 
-    def outlets(self) -> tuple[list[str], list[Span], list[StreamOutlet]]:
-        """Parses what stands after INTO: the names of sinks, and streams."""
+    def outlets(self) -> Outlets:
+        """Parses what stands after INTO."""
         cursor = self.cursor
+        reader: Span | None = None
         sinks: list[str] = []
         spans: list[Span] = []
         streams: list[StreamOutlet] = []
@@ -84,6 +85,14 @@ class Clauses:
             span = cursor.span((cursor.token.start, cursor.token.end))
             if cursor.at("STREAM") and cursor.peek().kind != "end" and cursor.peek().upper not in ("AS", "WITH", ","):
                 streams.append(self.stream_outlet(streams))
+            elif cursor.at("SPARK") and cursor.peek().upper == "READER":
+                start = cursor.advance().start
+                span = cursor.span((start, cursor.advance().end))
+                if reader is not None:
+                    raise DuplicateName(
+                        "SPARK READER is named twice", advice="Name it once.", span=span, name="SPARK READER"
+                    )
+                reader = span
             else:
                 sinks.append(cursor.name("the name of a sink"))
                 if sinks[-1].lower() in [s.lower() for s in sinks[:-1]]:
@@ -92,7 +101,7 @@ class Clauses:
                     )
                 spans.append(span)
             if not cursor.accept(","):
-                return sinks, spans, streams
+                return Outlets(tuple(sinks), tuple(spans), tuple(streams), reader)
 
     def stream_outlet(self, before: list[StreamOutlet]) -> StreamOutlet:
         """`STREAM name [(WATERMARK FOR column AS ...)]` after INTO."""

@@ -178,7 +178,7 @@ def _create_pipeline(clauses: Clauses, name: str, or_replace: bool, if_not_exist
     cursor = clauses.cursor
     cursor.expect("INTO", "and the names of the sinks")
     start = cursor.token.start
-    sinks, spans, streams = clauses.outlets()
+    outlets = clauses.outlets()
     into = cursor.span((start, cursor.previous_end))
     options, places = clauses.options() if cursor.at("WITH") else ({}, {})
     cursor.expect("AS", "before the query")
@@ -188,17 +188,18 @@ def _create_pipeline(clauses: Clauses, name: str, or_replace: bool, if_not_exist
         sql=clauses.sql(),
         span=clauses.whole(),
         name=name,
-        sinks=tuple(sinks),
+        sinks=outlets.sinks,
         query=query,
         query_sql=query_sql,
         emit=emit,
         or_replace=or_replace,
         if_not_exists=if_not_exists,
-        sink_spans=tuple(spans),
+        sink_spans=outlets.spans,
         emit_span=emit_span,
         options=options,
         spans=places,
         query_start=query_start,
-        streams=tuple(streams),
+        streams=outlets.streams,
         into=into,
+        reader=outlets.reader,
     )

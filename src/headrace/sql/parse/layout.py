@@ -200,6 +200,9 @@ class _Layout:
             return "INTERVAL" in self._words[-2:]
         if before is not None and before.upper == "AS" and word not in ("SELECT", "WITH"):
             return False
+        if word in ("SPARK", "READER") and "INTO" in self._words:
+            other = after if word == "SPARK" else before
+            return other is not None and {word, other.upper} == {"SPARK", "READER"}
         if after is not None and after.text in (",", ")") and word not in (_LAST | _TYPES):
             return False
         if word in _TYPES:

@@ -79,6 +79,16 @@ class StreamOutlet:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlets:
+    """What stands after the INTO of a pipeline: the names of sinks, streams, and SPARK READER."""
+
+    sinks: tuple[str, ...]
+    spans: tuple[Span, ...]
+    streams: tuple[StreamOutlet, ...]
+    reader: Span | None
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSink(Statement):
     """CREATE SINK."""
 
@@ -93,8 +103,8 @@ class CreateSink(Statement):
 class CreatePipeline(Statement):
     """CREATE PIPELINE name INTO outlets [WITH (options)] AS query [EMIT CHANGES | EMIT ON CLOSE].
 
-    An outlet is the name of a sink, or STREAM and the name of a stream: `sinks` and `streams`. `into` is where all of
-    them stand. `emit` is None without an EMIT clause.
+    An outlet is the name of a sink, STREAM and the name of a stream, or SPARK READER: `sinks`, `streams` and `reader`,
+    which is where the latter stands. `into` is where all of them stand. `emit` is None without an EMIT clause.
     """
 
     name: str
@@ -111,6 +121,7 @@ class CreatePipeline(Statement):
     query_start: int = 0
     streams: tuple[StreamOutlet, ...] = ()
     into: Span | None = None
+    reader: Span | None = None
 
     @property
     def query_end(self) -> int:
