@@ -419,6 +419,7 @@ class BrokerFailed(ExternalError):
 
 class BrokerDenied(UserError):
     code = "BROKER_DENIED"
+    retry_helps = True  # a permission may be given back
 
 
 class UnknownTopic(UserError):
@@ -437,6 +438,7 @@ class StoreFailed(ExternalError):
 
 class StoreDenied(UserError):
     code = "STORE_DENIED"
+    retry_helps = True  # a permission may be given back
 
 
 class UnknownBucket(UserError):

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headrace.brokers.connection import ANSWER_SECONDS, KafkaConnection, Noted, library
-from headrace.errors import BrokerUnreachable, DataLost, HeadraceError, UnknownTopic
+from headrace.errors import BrokerDenied, BrokerUnreachable, DataLost, HeadraceError, UnknownTopic
 from headrace.formats.format_kind import Format
 from headrace.formats.packing import EMPTY_MESSAGE, LOST, TOMBSTONE, MessageFormat
 from headrace.formats.text import TextRecords
@@ -213,7 +213,7 @@ class _SplitReader:
         if isinstance(problem, UnknownTopic):
             if self._quiet_for(unread) > ANSWER_SECONDS:  # it was deleted
                 yield from self._lose(key, unread, unread.end)
-        elif not problem.retry_helps or self._quiet_for(unread) > PATIENCE:
+        elif isinstance(problem, BrokerDenied) or self._quiet_for(unread) > PATIENCE:
             raise problem
 
     def _quiet_for(self, unread: _Unread) -> float:
