@@ -33,6 +33,7 @@ from bench import feed
 from bench.report import Report, environment, main
 from bench.shared import build, select
 from bench.streaming import plain_settings, session
+from headrace.base.collecting import collection_paused
 from headrace.bridge.messages import MessageKind, decode
 from headrace.bridge.reports import PlannedEpoch, TaskReport
 from headrace.model.program import Meaning, PipelineDef, PlanVersion, SinkDef
@@ -40,6 +41,7 @@ from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources.kafka import KAFKA
 from headrace.spark.session import Engine
+from headrace.spark.worker_memory import keep_freed_memory
 from headrace.sql import CreatePipeline, CreateStream, define_stream, parse_script, plan_pipeline
 from headrace.state.catalog import Catalog
 from tests.connectors.broker import Broker, packages
@@ -226,10 +228,12 @@ def _task(load: Load, work: Path) -> Callable[[Load], int]:
     def run(load: Load) -> int:
         given = TaskInput(plan, split, 0, PlannedEpoch(epoch=0, tasks=1, checkpoint="c", now=time.time_ns() // 1000))
         rows = 0
-        for messages in run_task(given):
-            for message in messages:
-                if message.kind == int(MessageKind.REPORT):
-                    rows = decode(TaskReport, message.payload).rows
+        keep_freed_memory()
+        with collection_paused():  # as headrace.spark.epochs.read_partition does
+            sent = [message for messages in run_task(given) for message in messages]
+        for message in sent:
+            if message.kind == int(MessageKind.REPORT):
+                rows = decode(TaskReport, message.payload).rows
         return rows
 
     return run

@@ -15,7 +15,6 @@ from tests.connectors.servers import missing
 from tests.connectors.topics import Topics
 from tests.shared.mini import Mini
 
-
 # Topics have no rules until a test makes some. The user without a password may always do everything.
 _RULES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -65,7 +65,8 @@ class Topics:
         users; the user of `address` may do everything. DESCRIBE hides no topic, and READ includes it."""
         self.open_to_all(topic)
         listed = [("User:nobody", "READ"), *((f"User:{user}", operation) for operation in operations)]
-        wanted = [_admin.AclBinding(*_topic(topic), who, "*", _admin.AclOperation[what], _ALLOW) for who, what in listed]
+        at, kind = _topic(topic), _admin.AclOperation
+        wanted = [_admin.AclBinding(*at, who, "*", kind[what], _ALLOW) for who, what in listed]
         for answer in self.admin.create_acls(wanted).values():
             answer.result(30)
 
