@@ -58,7 +58,8 @@ def test_messages_before_the_end_of_their_partition_in_the_same_batch_are_kept(r
 
 @given(st.lists(st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 3)), max_size=60), st.integers(1, 9))
 def test_every_message_comes_to_its_own_partition_in_order(places: list[tuple[str, int]], size: int) -> None:
-    """However the partitions of two topics take turns, and whatever the client still has of partition 3, which another task read."""
+    """However the partitions of two topics take turns. The client may still have messages of partition 3, which
+    another task has read."""
     keys = [(topic, partition) for topic in ("t", "u") for partition in range(3)]
     sent: dict[tuple[str, int], list[bytes]] = {key: [] for key in keys}
     messages: list[Any] = []
