@@ -424,6 +424,7 @@ class BrokerDenied(UserError):
 
 class UnknownTopic(UserError):
     code = "UNKNOWN_TOPIC"
+    retry_helps = True  # a cluster that changes its leader may not know it for a moment
 
 
 class StoreUnreachable(ExternalError):

@@ -79,6 +79,16 @@ def test_start_offsets_may_only_name_what_exists() -> None:
             kafka._check_offsets(wrong, found)
 
 
+def test_a_start_offset_after_the_end_is_refused(tmp_path: Path) -> None:
+    cluster, clock = FakeCluster(t=("id", (5, 7))), Clock()
+    given = {"start": "offsets", "start_offsets": '{"t": {"0": 5, "1": 8}}'}
+    with pytest.raises(BadOption) as caught:
+        source(tmp_path, cluster, clock, **given).initial()
+    assert caught.value.params["option"] == "start_offsets"
+    given["start_offsets"] = '{"t": {"0": 5, "1": 7}}'
+    assert source(tmp_path, cluster, clock, **given).initial() == {"topics": {"t": {"id": "id", "next": [5, 7]}}}
+
+
 def away(planned: kafka.KafkaTopics, end: Any, cluster: FakeCluster, clock: Clock) -> Any:
     """Hide all topics until the planner counts them as lost. Returns its offset then."""
     cluster.state = {}

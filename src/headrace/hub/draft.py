@@ -192,7 +192,7 @@ class Draft:
             SOURCES[stream.source].check(stream)
         except (ExternalError, UnknownTopic) as problem:  # a deleted topic is up to `on_data_loss`
             known = self.catalog.stream(stream.name) is not None
-            if not known or not (problem.retry_helps or isinstance(problem, UnknownTopic)):
+            if not known or not problem.retry_helps:
                 raise
 
     def _with_dead_letters(self, stream: StreamDef, statement: CreateStream) -> StreamDef:

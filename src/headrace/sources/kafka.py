@@ -105,6 +105,10 @@ class KafkaSettings:
     def connection(self) -> KafkaConnection:
         return KafkaConnection(self.kafka)
 
+    def matches(self, topic: str) -> bool:
+        """True if a topic of this name belongs to the stream."""
+        return topic in self.topics or bool(self.topic_pattern and re.fullmatch(self.topic_pattern, topic))
+
 
 @dataclass(slots=True)
 class _News:
@@ -293,7 +297,14 @@ def _chosen(wanted: dict[str, dict[int, int]], begins: Place, ends: Place) -> Pl
     for name, at in begins.topics.items():
         chosen = wanted.get(name, {})
         special = {EARLIEST: at.next, LATEST: ends.topics[name].next}
-        offsets = (chosen.get(p, EARLIEST) for p in range(len(at.next)))
+        offsets = [chosen.get(p, EARLIEST) for p in range(len(at.next))]
+        for p, (offset, end) in enumerate(zip(offsets, ends.topics[name].next, strict=True)):
+            if offset > end:
+                raise BadOption(
+                    f"start_offsets begins {name}/{p} at {offset}, and it has offsets up to {end} only",
+                    advice="Drop the stream and create it with a smaller offset; -1 is the end.",
+                    option="start_offsets",
+                )
         topics[name] = TopicPlace(at.id, tuple(special[o][p] if o in special else o for p, o in enumerate(offsets)))
     return Place(topics)
 
@@ -329,11 +340,14 @@ def _check(stream: StreamDef, settings: KafkaSettings) -> None:
     )
     if missing := [name for name in settings.topics if name not in found]:
         raise _no_topic(missing, settings.connection.servers)
+    if absent := [name for name in settings.start_offsets or {} if name not in found and settings.matches(name)]:
+        raise _no_topic(absent, settings.connection.servers)
     _check_offsets(settings.start_offsets or {}, found)
 
 
 def _check_offsets(wanted: dict[str, dict[int, int]], found: dict[str, TopicPlace]) -> None:
-    """Raise BadOption for topics and partitions in start_offsets that do not exist: they would have no effect."""
+    """Raise BadOption for topics and partitions in start_offsets that the stream does not have: they would have no
+    effect."""
     for name, partitions in wanted.items():
         unknown = [p for p in partitions if name in found and not 0 <= p < len(found[name].next)]
         if name not in found or unknown:
