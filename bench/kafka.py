@@ -15,7 +15,9 @@ Contenders take turns, and the best run of each counts. The broker's own work co
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,6 +35,7 @@ from bench import feed
 from bench.report import Report, environment, main
 from bench.shared import build, select
 from bench.streaming import plain_settings, session
+from headrace.base.collecting import collection_paused
 from headrace.bridge.messages import MessageKind, decode
 from headrace.bridge.reports import PlannedEpoch, TaskReport
 from headrace.model.definitions import PipelineDef, SinkDef
@@ -42,6 +45,7 @@ from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sources.kafka import KAFKA
 from headrace.spark.session import Engine
+from headrace.spark.worker_memory import keep_freed_memory
 from headrace.sql import CreatePipeline, CreateStream, define_stream, parse_script, plan_pipeline
 from headrace.state.catalog import Catalog
 from tests.connectors.broker import Broker, packages
@@ -179,41 +183,27 @@ def per_core(topics: Topics, work: Path, say: Say) -> dict[str, float]:
     best: dict[str, float] = {}
     for turn in range(3):
         for name, run in (("consumer", _consume), ("task", _task(load, work))):
-            cpu, began = time.process_time(), time.monotonic()
-            rows = run(load)
+            rows, cpu, seconds = run(load)
             assert rows == ROWS, f"{name}: {rows} of {ROWS} rows"
-            rate = load.bytes / 1e6 / (time.process_time() - cpu)
-            wall = load.bytes / 1e6 / (time.monotonic() - began)
+            rate, wall = load.bytes / 1e6 / cpu, load.bytes / 1e6 / seconds
             say(f"  {name}, round {turn + 1}: {rate:.0f} MB per second of processor time, {wall:.0f} MB/s")
             best[name] = max(rate, best.get(name, 0.0))
     return best
 
 
-def _consume(load: Load) -> int:
-    """Read the whole topic and add up the sizes of the values."""
-    settings: Any = {
-        "bootstrap.servers": load.topics.address,
-        "group.id": uuid.uuid4().hex,
-        "enable.partition.eof": True,
-        "queued.max.messages.kbytes": 8192,
-        "fetch.queue.backoff.ms": 2,  # with its default of a second the client idles most of the time
-    }
-    consumer: Any = Consumer(settings)
-    consumer.assign([TopicPartition(load.topic, p, 0) for p in range(PARTITIONS)])
-    rows = size = done = 0
-    while done < PARTITIONS:
-        for message in consumer.consume(10_000, 0.05):
-            if message.error() is not None:
-                done += 1
-            else:
-                rows += 1
-                size += len(message.value())
-    consumer.close()
+Measured = tuple[int, float, float]  # rows, seconds of processor time, seconds
+
+
+def _consume(load: Load) -> Measured:
+    """Read the whole topic and add up the sizes of the values, in a process of its own."""
+    given = [sys.executable, "-m", "bench.plain_consumer", load.topics.address, load.topic, str(PARTITIONS)]
+    answer = subprocess.run(given, check=True, capture_output=True, text=True).stdout
+    rows, size, cpu, seconds = json.loads(answer)
     assert size == load.bytes
-    return rows
+    return rows, cpu, seconds
 
 
-def _task(load: Load, work: Path) -> Callable[[Load], int]:
+def _task(load: Load, work: Path) -> Callable[[Load], Measured]:
     """A task that reads the whole topic for one pipeline, as an epoch with one task would."""
     created, asked = parse_script(f"{declaration(load)}; CREATE PIPELINE p INTO out AS {select(0)}")
     assert isinstance(created, CreateStream) and isinstance(asked, CreatePipeline)
@@ -225,14 +215,17 @@ def _task(load: Load, work: Path) -> Callable[[Load], int]:
     start = source.initial()
     (split,) = source.splits(start, source.latest(start, None), 1)
 
-    def run(load: Load) -> int:
+    def run(load: Load) -> Measured:
         given = TaskInput(plan, split, 0, PlannedEpoch(epoch=0, tasks=1, checkpoint="c", now=time.time_ns() // 1000))
         rows = 0
-        for messages in run_task(given):
-            for message in messages:
-                if message.kind == int(MessageKind.REPORT):
-                    rows = decode(TaskReport, message.payload).rows
-        return rows
+        cpu, began = time.process_time(), time.monotonic()
+        keep_freed_memory()
+        with collection_paused():  # as headrace.spark.epochs.read_partition does
+            for messages in run_task(given):
+                for message in messages:
+                    if message.kind == int(MessageKind.REPORT):
+                        rows = decode(TaskReport, message.payload).rows
+        return rows, time.process_time() - cpu, time.monotonic() - began
 
     return run
 

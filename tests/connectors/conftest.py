@@ -15,12 +15,19 @@ from tests.connectors.servers import missing
 from tests.connectors.topics import Topics
 from tests.shared.mini import Mini
 
+# Topics have no rules until a test makes some. The user without a password may always do everything.
+_RULES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+}
+
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """An Apache Kafka broker. A test that stops it starts it again."""
     try:
-        made = Broker(tmp_path_factory.mktemp("kafka"))
+        made = Broker(tmp_path_factory.mktemp("kafka"), _RULES)
     except BrokerMissing as problem:
         missing(f"no Kafka broker: {problem}")
     made.start()

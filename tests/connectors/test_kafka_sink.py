@@ -21,9 +21,12 @@ from headrace.errors import (
 from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Map, Schema
 from headrace.sinks import SINKS, SinkKey, kafka_target, settle_sink
+from headrace.stream.retries import RetryPolicy
 from tests.connectors.broker import PASSWORD, USER, Broker
 from tests.connectors.topics import Topics
+from tests.e2e.support import put, until
 from tests.shared.mini import Mini
+from tests.shared.test_full_sinks import Disk
 
 OUTPUT = Schema((Field("k", STRING), Field("n", BIGINT), Field("h", Map(STRING, STRING))))
 
@@ -202,6 +205,64 @@ def test_kafka_to_kafka_through_a_hub_with_a_password(mini: Mini, topics: Topics
     asked = ("DESCRIBE SINK k", "SHOW CREATE SINK k", "EXPLAIN PIPELINE p")
     shown = " ".join(str(mini.hub.sql(question)) for question in asked)
     assert PASSWORD not in shown and "exactly once" in shown
+
+
+def test_a_permission_that_is_withdrawn_makes_the_sink_wait_and_nothing_is_lost(
+    topics: Topics, broker: Broker, tmp_path: Path
+) -> None:
+    login = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
+    login |= {"kafka.sasl.username": USER, "kafka.sasl.password": PASSWORD}
+    topic = topics.make()
+    writer = Writer(broker.guarded, topic, tmp_path, **login)
+    driver = writer.kind.driver(writer.sink, OUTPUT)
+    assert driver.commit(*writer.stage(0, row("a", 0))) == 1
+    topics.allow(topic, USER, "DESCRIBE")
+    key, staged = writer.stage(1, row("a", 1))
+    for _ in range(2):
+        with pytest.raises(SinkUnavailable):
+            driver.commit(key, staged)
+    topics.allow(topic, USER, "WRITE", "READ")  # the marker is read as the offset of a group
+
+    def delivered() -> bool:
+        try:
+            return driver.commit(key, staged) == 1
+        except SinkUnavailable:  # the broker needs a moment to know
+            return False
+
+    until(delivered, "the epoch is sent")
+    assert driver.commit(*writer.stage(2, row("a", 2))) == 1
+    driver.close()
+    assert numbers(topics, topic) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("place", ["stage", "commit"])
+def test_a_full_disk_under_the_staging_directory_makes_the_stream_wait_and_nothing_is_lost(
+    mini: Mini, topics: Topics, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.stream.supervisor.RetryPolicy", lambda: RetryPolicy(first=600, longest=600))
+    disk, topic = Disk(monkeypatch), topics.make()
+    disk.place = place
+    (tmp_path / "in").mkdir()
+    mini.hub.sql(
+        f"CREATE STREAM f (n BIGINT) WITH (source = 'files', format = 'json', path = '{tmp_path}/in');"
+        f"CREATE SINK k WITH (type = 'kafka', topic = '{topic}', kafka.bootstrap.servers = '{topics.address}', "
+        "retries = '0'); CREATE PIPELINE p INTO k AS SELECT n FROM f"
+    )
+    put(tmp_path / "in" / "0.json", [json.dumps({"n": i}) for i in range(10)])
+    mini.drain()
+    disk.full = {"staging"}
+    put(tmp_path / "in" / "1.json", [json.dumps({"n": i}) for i in range(10, 20)])
+    mini.drain()
+    for _ in range(2):
+        status = mini.hub.streams["f"].status()
+        assert status.state == "retrying" and "SINK_UNAVAILABLE" in str(status)
+        assert not list(tmp_path.rglob("*.staged")), "tries must not fill the disk"
+        mini.hub.runtime("f").supervisor.try_now()
+        mini.drain()
+    disk.full = set()
+    mini.hub.runtime("f").supervisor.try_now()
+    mini.drain()
+    assert numbers(topics, topic) == list(range(20))
 
 
 def test_the_example_runs_on_a_broker(mini: Mini, topics: Topics) -> None:

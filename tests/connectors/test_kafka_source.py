@@ -228,6 +228,15 @@ def test_mistakes_are_coded_at_create_stream(mini: Mini, topics: Topics, broker:
         ({"start": "timestamp"}, BadOption),
         ({"start": "offsets", "start_offsets": '{"none-such": {"0": 1}}'}, BadOption),
         ({"start": "offsets", "start_offsets": '{"TOPIC": {"7": 1}}'.replace("TOPIC", topic)}, BadOption),
+        (
+            {
+                "topics": "",
+                "topic_pattern": f"{topic}|gone-.*",
+                "start": "offsets",
+                "start_offsets": '{"gone-1": {"0": 1}}',
+            },
+            UnknownTopic,
+        ),
         ({"topic_pattern": "x"}, MissingOption),
     ):
         columns = "b STRING" if "format" in wrong else COLUMNS

@@ -130,7 +130,7 @@ def test_objects_are_read_and_written_once_whatever_place_of_an_epoch_the_hub_di
     assert "exactly once" in run.mini.hub.sql("EXPLAIN PIPELINE one")[0].render()
 
 
-STEPS = ("put", "copy", "delete", "delete_directory", "objects", "entries", "info")
+STEPS = ("put", "put_file", "fetch", "copy", "delete", "delete_directory", "objects", "entries", "info")
 
 
 class Dying:

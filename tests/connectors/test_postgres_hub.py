@@ -18,6 +18,7 @@ from tests.connectors.postgresql import PASSWORD, PostgresServer, ServerMissing
 from tests.connectors.servers import missing
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini
+from tests.shared.test_full_sinks import Disk
 from tests.shared.test_secrets import holding
 
 _tables = itertools.count()
@@ -102,6 +103,57 @@ def test_a_server_that_restarts_makes_the_stream_wait_and_nothing_is_lost(run: R
     status = run.mini.hub.streams["s"].status()
     assert status.state == "retrying" and "SINK_UNAVAILABLE" in str(status)
     run.server.start()
+    run.mini.hub.runtime("s").supervisor.try_now()
+    run.mini.drain()
+    run.check(40)
+
+
+def test_a_right_that_is_withdrawn_makes_the_stream_wait_and_nothing_is_lost(run: Run) -> None:
+    run.put(0, 20)
+    run.mini.drain()  # makes the ledger
+    server, table = run.server, f"h{next(_tables)}_weak"
+    server.sql(f"CREATE TABLE {table} (k text, v bigint)")
+    server.sql(f"CREATE ROLE {table} LOGIN PASSWORD 'w'")
+    server.sql(f"GRANT ALL ON {table}, headrace_epochs TO {table}")
+    run.mini.hub.sql(
+        f"CREATE SINK weak WITH (type = 'postgres', url = '{server.url.replace('tester', table)}', password = 'w', "
+        f"table = '{table}', retries = '0'); CREATE PIPELINE w INTO weak AS SELECT k, v FROM s"
+    )
+    run.put(20, 40)
+    run.mini.drain()
+    server.sql(f"REVOKE INSERT ON {table} FROM {table}")
+    run.put(40, 60)
+    run.mini.drain()
+    for _ in range(2):
+        status = run.mini.hub.streams["s"].status()
+        assert status.state == "retrying" and "SINK_UNAVAILABLE" in str(status)
+        run.mini.hub.runtime("s").supervisor.try_now()
+        run.mini.drain()
+    run.put(60, 80)
+    server.sql(f"GRANT INSERT ON {table} TO {table}")
+    run.mini.hub.runtime("s").supervisor.try_now()
+    run.mini.drain()
+    run.check(80)
+    assert sorted(v for _, v in server.sql(f"SELECT * FROM {table}")) == list(range(20, 80))
+
+
+@pytest.mark.parametrize("place", ["stage", "commit"])
+def test_a_full_disk_under_the_staging_directory_makes_the_stream_wait_and_nothing_is_lost(
+    run: Run, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.put(0, 20)
+    run.mini.drain()
+    disk = Disk(monkeypatch)
+    disk.place, disk.full = place, {"staging"}
+    run.put(20, 40)
+    run.mini.drain()
+    for _ in range(2):
+        status = run.mini.hub.streams["s"].status()
+        assert status.state == "retrying" and "SINK_UNAVAILABLE" in str(status)
+        assert not list(run.root.rglob("*.staged")), "tries must not fill the disk"
+        run.mini.hub.runtime("s").supervisor.try_now()
+        run.mini.drain()
+    disk.full = set()
     run.mini.hub.runtime("s").supervisor.try_now()
     run.mini.drain()
     run.check(40)

@@ -13,6 +13,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 _admin: Any = confluent_kafka.admin  # it does not export its names in a way that mypy accepts
 
 
+_ALLOW: Any = _admin.AclPermissionType.ALLOW
+
+
+def _topic(name: str) -> tuple[Any, str, Any]:
+    return _admin.ResourceType.TOPIC, name, _admin.ResourcePatternType.LITERAL
+
+
 class Topics:
     """A client of the broker at `address`."""
 
@@ -52,6 +59,24 @@ class Topics:
 
     def delete(self, topic: str) -> None:
         self.admin.delete_topics([topic])[topic].result(30)
+
+    def allow(self, topic: str, user: str, *operations: str) -> None:
+        """From now on only these operations (READ, DESCRIBE) of the topic are allowed to the user, and none to other
+        users; the user of `address` may do everything. DESCRIBE hides no topic, and READ includes it."""
+        self.open_to_all(topic)
+        listed = [("User:nobody", "READ"), *((f"User:{user}", operation) for operation in operations)]
+        at, kind = _topic(topic), _admin.AclOperation
+        wanted = [_admin.AclBinding(*at, who, "*", kind[what], _ALLOW) for who, what in listed]
+        for answer in self.admin.create_acls(wanted).values():
+            answer.result(30)
+
+    def open_to_all(self, topic: str) -> None:
+        """Remove all rules about the topic."""
+        every = _admin.AclBindingFilter(
+            *_topic(topic), None, None, _admin.AclOperation.ANY, _admin.AclPermissionType.ANY
+        )
+        for answer in self.admin.delete_acls([every]).values():
+            answer.result(30)
 
     def trim(self, topic: str, partition: int, before: int) -> None:
         """Delete the messages before an offset, as retention does."""

@@ -22,6 +22,7 @@ from headrace.base import background
 from headrace.base.background import BackgroundQueue
 from headrace.bridge.messages import POOL, Row
 from headrace.errors import (
+    BrokerDenied,
     BrokerUnreachable,
     DataLost,
     DiskFull,
@@ -58,7 +59,8 @@ from headrace.stream.waiting import QueryWaits
 
 # Errors that end a query, as they do in a task or the planner of Spark.
 ENDING = (
-    *BAD_FILE, SinkUnavailable, DiskFull, JournalDamaged, BrokerUnreachable, DataLost, StoreDenied, StoreUnreachable,
+    *BAD_FILE, SinkUnavailable, DiskFull, JournalDamaged, BrokerDenied, BrokerUnreachable, DataLost, StoreDenied,
+    StoreUnreachable,
 )  # fmt: skip
 DEATH = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
 Lane = tuple[int, int]

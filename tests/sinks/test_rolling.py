@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import SinkFailed
+from headrace.errors import BadOption, SinkFailed
 from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
@@ -44,8 +44,23 @@ def key(epoch: int) -> SinkKey:
     return SinkKey("c", 1, epoch)
 
 
-def opened(root: Path, size: int, age: float | None = None) -> RollingSink:
-    return RollingSink(root, "s", "txt", LineJoiner(False), size, None if age is None else int(age * 1e6))
+class LimitedOutput(LocalOutput):
+    """A directory in which no file that is larger than a limit gets its visible name, as on S3."""
+
+    def __init__(self, root: Path, limit: int) -> None:
+        super().__init__(root)
+        self.largest = limit
+
+    def move(self, name: str, to: str) -> None:
+        assert self.largest is not None
+        if self.info(name).size > self.largest:
+            raise OSError("the copy source is larger than the maximum allowable size")
+        super().move(name, to)
+
+
+def opened(root: Path, size: int, limit: int | None = None) -> RollingSink:
+    output = LocalOutput(root) if limit is None else LimitedOutput(root, limit)
+    return RollingSink(output, "s", "txt", LineJoiner(False), size, None)
 
 
 def stage(root: Path, epoch: int, parts: Sequence[Sequence[int]]) -> list[Staged]:
@@ -63,9 +78,10 @@ PARTS = st.lists(st.lists(st.integers(0, 999), max_size=4), max_size=3)
     deaths=st.lists(st.one_of(st.none(), st.integers(0, 60)), min_size=7, max_size=7),
     back=st.integers(0, 7),
     death=st.one_of(st.none(), st.integers(0, 40)),
+    limit=st.one_of(st.none(), st.integers(40, 80)),
 )
 def test_every_row_is_in_one_file_whatever_dies_and_a_rewind_takes_back_what_came_later(
-    epochs: list[list[list[int]]], size: int, deaths: list[int | None], back: int, death: int | None
+    epochs: list[list[list[int]]], size: int, deaths: list[int | None], back: int, death: int | None, limit: int | None
 ) -> None:
     # Each row gets a number of its own, so that a duplicate shows.
     epochs = [
@@ -75,7 +91,7 @@ def test_every_row_is_in_one_file_whatever_dies_and_a_rewind_takes_back_what_cam
     said = [sum(map(len, parts)) for parts in epochs]
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        sink = opened(root, size)
+        sink = opened(root, size, limit)
         for epoch, parts in enumerate(epochs):
             done = [x for earlier in epochs[: epoch + 1] for part in earlier for x in part]
             try:
@@ -83,7 +99,7 @@ def test_every_row_is_in_one_file_whatever_dies_and_a_rewind_takes_back_what_cam
                     assert sink.commit(key(epoch), stage(root, epoch, parts)) == said[epoch]
             except Crash:
                 assert len(set(visible(root))) == len(visible(root)) and set(visible(root)) <= set(done)
-                sink = opened(root, size)  # another process, which runs the epoch again
+                sink = opened(root, size, limit)  # another process, which runs the epoch again
                 assert sink.commit(key(epoch), stage(root, epoch, parts)) in (said[epoch], 0)
             assert len(set(visible(root))) == len(visible(root)) and set(visible(root)) <= set(done)
         sink.close()
@@ -92,7 +108,7 @@ def test_every_row_is_in_one_file_whatever_dies_and_a_rewind_takes_back_what_cam
             with dying_at(death):
                 sink.rewind(key(back))
         except Crash:
-            sink = opened(root, size)
+            sink = opened(root, size, limit)
             sink.rewind(key(back))
         assert sink.ahead(key(back)) == 0
         assert visible(root) == sorted(x for parts in epochs[: back + 1] for part in parts for x in part)
@@ -164,6 +180,13 @@ def test_an_epoch_that_was_joined_before_its_clean_up_is_not_joined_again(tmp_pa
     assert sink.commit(key(1), staged) == 2
     sink.close()
     assert visible(tmp_path) == [1, 2, 3, 4]
+
+
+def test_a_joined_object_may_not_be_larger_than_a_store_can_copy() -> None:
+    for kind in ("jsonl", "parquet"):
+        with pytest.raises(BadOption) as caught:
+            SINKS[kind].check({"path": "s3://bucket/x", "roll_size": "5GiB"})
+        assert caught.value.params["option"] == "roll_size"
 
 
 def test_a_roll_that_failed_is_tried_again_without_another_epoch(

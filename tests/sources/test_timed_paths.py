@@ -100,6 +100,20 @@ def test_everything_is_read_first_and_then_what_comes_within_the_lookback(tmp_pa
     assert stream.read() == {14}
 
 
+def test_a_mount_that_was_away_longer_than_the_lookback_loses_no_file(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    stream.put("2026/03/01", 1)
+    assert stream.read() == {1}
+    (tmp_path / "in").rename(tmp_path / "away")
+    for _ in range(5):
+        stream.now += DAY
+        with pytest.raises(MissingFile):
+            stream.read()
+    (tmp_path / "away").rename(tmp_path / "in")
+    stream.put("2026/03/02", 2)
+    assert stream.read() == {2}
+
+
 def test_a_hub_that_was_away_reads_what_came_meanwhile(tmp_path: Path) -> None:
     stream = Stream(tmp_path)
     stream.put("2026/03/01", 1)

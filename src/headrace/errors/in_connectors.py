@@ -83,10 +83,12 @@ class BrokerFailed(ExternalError):
 
 class BrokerDenied(UserError):
     code = "BROKER_DENIED"
+    retry_helps = True  # a permission may be given back
 
 
 class UnknownTopic(UserError):
     code = "UNKNOWN_TOPIC"
+    retry_helps = True  # a cluster that changes its leader may not know it for a moment
 
 
 class StoreUnreachable(ExternalError):
@@ -101,6 +103,7 @@ class StoreFailed(ExternalError):
 
 class StoreDenied(UserError):
     code = "STORE_DENIED"
+    retry_helps = True  # a permission may be given back
 
 
 class UnknownBucket(UserError):

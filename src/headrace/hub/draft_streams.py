@@ -73,7 +73,7 @@ def _check_source(draft: DraftState, stream: StreamDef) -> None:
         SOURCES[stream.source].check(stream)
     except (ExternalError, UnknownTopic) as problem:  # a deleted topic is up to `on_data_loss`
         known = draft.catalog.stream(stream.name) is not None
-        if not known or not (problem.retry_helps or isinstance(problem, UnknownTopic)):
+        if not known or not problem.retry_helps:
             raise
 
 

@@ -26,7 +26,7 @@ from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.in_process import oldest_within
 from headrace.sinks.joiners import LineJoiner
 from headrace.sinks.outputs import output_of
-from headrace.sinks.rolling import RollingSink, roll_age, roll_size, rolled_guarantee
+from headrace.sinks.rolling import RollingSink, check_rolling, roll_age, roll_size, rolled_guarantee
 from headrace.sinks.sink_kind import SinkKind
 from headrace.sinks.sink_paths import STORE_SECRETS, FileSinkSettings, check_file_output, check_path
 
@@ -165,6 +165,11 @@ def _joined(items: str, item: str) -> str:
     return f"array_to_string(list_transform({items}, lambda e: {item}), ',')"
 
 
+def _check(settings: JsonlSettings) -> None:
+    check_rolling(settings)
+    check_path(settings)
+
+
 def _task(sink: SinkDef, settings: JsonlSettings) -> FileTask:
     write = partial(_write, ignore_nulls=settings.ignore_nulls, compression=settings.compression)
     return FileTask(output_of(settings), sink.name, write, partition_by=settings.partition_by)
@@ -185,7 +190,7 @@ JSONL = SinkKind(
     settings=JsonlSettings,
     make_task=_task,
     make_driver=_driver,
-    check_settings=check_path,
+    check_settings=_check,
     check_output=check_file_output,
     paths=("path",),
     task_secrets=STORE_SECRETS,

@@ -188,11 +188,12 @@ class KafkaTarget:
 
     def _failure(self, problem: HeadraceError) -> SinkFailed:
         said = f"sink {self._sink} {problem.message}"
-        if isinstance(problem, BrokerUnreachable | BrokerFailed) and reason_of(problem) not in _NEVER:
+        passing = isinstance(problem, BrokerUnreachable | BrokerFailed) and reason_of(problem) not in _NEVER
+        if passing or reason_of(problem).endswith("AUTHORIZATION_FAILED"):  # a permission may be given back
             return SinkUnavailable(
                 said,
-                advice="The stream continues by itself when the broker answers, and nothing is lost. STOP PIPELINE ... "
-                "NOW or DROP PIPELINE lets the other pipelines continue without it.",
+                advice="The stream continues by itself when the broker answers, or allows it, and nothing is lost. "
+                "STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines continue without it.",
                 sink=self._sink,
             )
         return SinkRefused(said, advice=problem.advice, sink=self._sink)

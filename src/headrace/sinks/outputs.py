@@ -20,6 +20,10 @@ from headrace.base.durable import fsync, private_directory, write_atomic
 from headrace.stores.object_store import ObjectStore
 from headrace.stores.store_options import StoreAccess, StoreSettings, is_remote
 
+# Bytes of a joined object. S3 copies no object of more than 5 GiB in one request. A joined Parquet file may be a little
+# larger than its parts.
+LARGEST_OBJECT = 4 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class OutputInfo:
@@ -35,6 +39,11 @@ class FileOutput(Protocol):
     @property
     def shown(self) -> str:
         """The directory, as the user wrote it."""
+        ...
+
+    @property
+    def largest(self) -> int | None:
+        """How many bytes a joined file may have; None if there is no limit."""
         ...
 
     def exists(self, name: str) -> bool: ...
@@ -86,6 +95,8 @@ class FileOutput(Protocol):
 
 class LocalOutput:
     """A directory of a file system, which may be mounted."""
+
+    largest: int | None = None
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -175,6 +186,10 @@ class ObjectOutput:
     def shown(self) -> str:
         return self.store.access.url
 
+    @property
+    def largest(self) -> int | None:
+        return LARGEST_OBJECT
+
     def exists(self, name: str) -> bool:
         return self.store.info(name) is not None
 
@@ -191,11 +206,11 @@ class ObjectOutput:
         self.store.put(name, data)
 
     def stage(self, name: str, write: Callable[[Path], None], private: bool = False) -> None:
-        """Makes the file on the local disk first: writers need a path, and a put needs the whole content."""
+        """Makes the file on the local disk first: writers need a path, and nothing may be put if they fail."""
         with tempfile.TemporaryDirectory(prefix="headrace-") as directory:
             path = Path(directory, "staged")
             write(path)
-            self.store.put(name, path.read_bytes())
+            self.store.put_file(name, path)
 
     def move(self, name: str, to: str) -> None:
         """Leaves the object under its old name, too: staged objects are deleted with their directory."""
@@ -226,7 +241,7 @@ class ObjectOutput:
             found = []
             for number, name in enumerate(names):
                 path = Path(directory, f"{number}-{name.rpartition('/')[2]}")
-                path.write_bytes(self.store.read(name))
+                self.store.fetch(name, path)
                 found.append(path)
             yield found
 

@@ -19,7 +19,7 @@ from headrace.model.schema import Schema
 from headrace.sinks.file_sink import GUARANTEE, FileSink, FileTask
 from headrace.sinks.joiners import ParquetJoiner
 from headrace.sinks.outputs import output_of
-from headrace.sinks.rolling import RollingSink, roll_age, roll_size, rolled_guarantee
+from headrace.sinks.rolling import RollingSink, check_rolling, roll_age, roll_size, rolled_guarantee
 from headrace.sinks.sink_kind import SinkKind
 from headrace.sinks.sink_paths import STORE_SECRETS, FileSinkSettings, check_file_output, check_path
 
@@ -49,6 +49,11 @@ def write_parquet(table: pa.Table, path: Path, *, compression: Compression) -> N
     pq.write_table(table, path, compression=compression, version="2.6", coerce_timestamps="us")
 
 
+def _check(settings: ParquetFileSettings) -> None:
+    check_rolling(settings)
+    check_path(settings)
+
+
 def _task(sink: SinkDef, settings: ParquetFileSettings) -> FileTask:
     write = partial(write_parquet, compression=settings.compression)
     return FileTask(output_of(settings), sink.name, write, partition_by=settings.partition_by)
@@ -68,7 +73,7 @@ PARQUET = SinkKind(
     settings=ParquetFileSettings,
     make_task=_task,
     make_driver=_driver,
-    check_settings=check_path,
+    check_settings=_check,
     check_output=check_file_output,
     paths=("path",),
     task_secrets=STORE_SECRETS,

@@ -62,8 +62,10 @@ _PARAMETERS = {
     "tcp_user_timeout": "60000",
 }
 # Classes and codes of errors that go away by themselves: connection, resources, a server that starts or stops, a
-# conflict with another transaction, a standby that is about to be promoted.
-_PASSING = ("08", "53", "57", "58", "40", "55P03", "25006")
+# conflict with another transaction, a standby that is about to be promoted. And a missing permission: a sink that stops
+# misses rows, and a permission that was withdrawn may be given back.
+_DENIED = "42501"
+_PASSING = ("08", "53", "57", "58", "40", "55P03", "25006", _DENIED)
 # Errors about the shape of the table: undefined table or column, wrong type, no unique constraint for the key.
 _SHAPE = ("42P01", "42703", "42804", "42846", "42P10", "3F000")
 # The server refuses a connection with one of these words. There is no code in that phase.
@@ -353,10 +355,11 @@ class PostgresTarget:
         message = f"sink {self._sink} cannot write to table {self._table.sql} at {self._place}: {said}"
         params: dict[str, Any] = {"sink": self._sink, "table": self._table.sql, "sqlstate": state}
         if state.startswith(_PASSING) or (not state and not any(word in said for word in _REFUSED)):
+            remedy = "GRANT it to this user" if state == _DENIED else "Check that the server runs and can be reached"
             raise SinkUnavailable(
                 message,
-                advice="Check that the server runs and can be reached. The stream then continues by itself, and "
-                "nothing is lost. STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines continue without it.",
+                advice=f"{remedy}. The stream then continues by itself, and nothing is lost. STOP PIPELINE ... NOW or "
+                "DROP PIPELINE lets the other pipelines continue without it.",
                 **params,
             ) from problem
         kind: type[SinkFailed] = SinkMismatch if state in _SHAPE else SinkRefused

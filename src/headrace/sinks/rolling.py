@@ -9,7 +9,8 @@ sees them. When the open files of a partition are large or old enough, they *rol
 
 1. Write a roll record: the files that join, in the order of their epochs, and how many rows each epoch has.
 2. Write their rows to one temporary file, sync it, and rename it to the visible name, that of its first member. On an
-   object store: put the joined object under a hidden name, and copy it to the visible one.
+   object store: put the joined object under a hidden name, and copy it to the visible one. S3 copies at most 5 GiB,
+   so files roll earlier there, and in several parts if need be (`headrace.sinks.outputs.LARGEST_OBJECT`).
 3. Delete the members. The record stays.
 
 **Why it is exactly once.** Before the record nothing has changed. After it, the members are fixed: whoever finds the
@@ -29,18 +30,19 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.base.faults import fault_point
 from headrace.base.options import duration, option, size
-from headrace.errors import HeadraceError
+from headrace.errors import BadOption, HeadraceError
 from headrace.sinks.file_sink import GUARANTEE, FileSink, damaged
-from headrace.sinks.outputs import FileOutput
+from headrace.sinks.outputs import LARGEST_OBJECT, FileOutput, OutputInfo
 from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.sinks.sink_paths import MANIFESTS, writing
+from headrace.stores.store_options import StoreSettings, is_remote
 
 OPEN = "_headrace/open/"
 ROLLS = "_headrace/rolls"
@@ -50,6 +52,7 @@ _ROLL = re.compile(r"(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<first>\d+)-(
 ROLLED = "exactly once; rows are visible when their file rolls"
 LONGEST = 3600.0  # seconds that the timer sleeps at most
 AGAIN = 5.0  # seconds until it tries again what failed
+Member = tuple[int, int, str]  # an open file: its epoch, its number in the epoch, its name
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +72,21 @@ def roll_age() -> Any:
 def rolled_guarantee(max_size: int | None, max_age: int | None) -> str:
     """The guarantee of a file sink with these options."""
     return GUARANTEE if max_size is None and max_age is None else ROLLED
+
+
+class _Rolls(StoreSettings, Protocol):
+    @property
+    def roll_size(self) -> int | None: ...
+
+
+def check_rolling(settings: _Rolls) -> None:
+    """Raise BadOption if files can never have the size that `roll_size` asks for."""
+    if is_remote(settings.path) and settings.roll_size is not None and settings.roll_size > LARGEST_OBJECT:
+        raise BadOption(
+            f"roll_size is larger than a joined object may be ({LARGEST_OBJECT >> 30} GiB)",
+            advice=f"Write roll_size = '{LARGEST_OBJECT >> 30}GiB' or less.",
+            option="roll_size",
+        )
 
 
 class Joiner(Protocol):
@@ -185,23 +203,25 @@ class RollingSink(FileSink):
             for roll in self._rolled(key, 0):
                 self._finish(roll)
         self._clean = False
-        groups: dict[str, list[tuple[int, int, str]]] = {}
+        groups: dict[str, list[Member]] = {}
         for name, epoch in self._opened(key):
             found = _PART.fullmatch(name.rpartition("/")[2])
             assert found is not None
             groups.setdefault(name.rpartition("/")[0], []).append((epoch, int(found["k"]), name))
         for members in groups.values():
-            if everything or self._due([name for _, _, name in members]):
-                self._finish(self._begin(key, sorted(members)))
+            infos = {name: self.output.info(name) for _, _, name in members}
+            if everything or self._due(list(infos.values())):
+                for part in _cut(sorted(members), infos, self.output.largest):
+                    self._finish(self._begin(key, part))
         self._clean = True
         self._wait(key)
 
-    def _due(self, names: Sequence[str]) -> bool:
-        found = [self.output.info(name) for name in names]
-        large = self._max_size is not None and sum(s.size for s in found) >= self._max_size
+    def _due(self, found: Sequence[OutputInfo]) -> bool:
+        most = [bound for bound in (self._max_size, self.output.largest) if bound is not None]
+        large = bool(most) and sum(s.size for s in found) >= min(most)
         return large or (self._max_age is not None and self._clock() - min(s.mtime for s in found) >= self._max_age)
 
-    def _begin(self, key: SinkKey, members: list[tuple[int, int, str]]) -> Roll:
+    def _begin(self, key: SinkKey, members: list[Member]) -> Roll:
         """Write the record of a roll: its commit point."""
         rows: dict[int, int] = {}
         with self.output.local(name for _, _, name in members) as paths:
@@ -333,6 +353,20 @@ class RollingSink(FileSink):
             except Exception as problem:  # the next commit reports it, but an idle stream has none
                 _log.warning("sink %s: joined files are not visible yet: %s", self.paths.sink, problem)
                 self._start_timer(AGAIN)
+
+
+def _cut(members: list[Member], infos: Mapping[str, OutputInfo], largest: int | None) -> Iterator[list[Member]]:
+    """The members, in order, in parts that are no larger than `largest` together. One member is always a part."""
+    part: list[Member] = []
+    size = 0
+    for member in members:
+        more = infos[member[2]].size
+        if part and largest is not None and size + more > largest:
+            yield part
+            part, size = [], 0
+        part.append(member)
+        size += more
+    yield part
 
 
 def _epoch(name: str) -> int:

@@ -325,7 +325,7 @@ def _check_timed(settings: FileSettings) -> None:
 
 def _timed(settings: FileSettings, state: Path, clock: WallClock) -> TimedListing:
     timed = TimedPath(absolute(settings.path))
-    places: FilePlaces = LocalPlaces()
+    places: FilePlaces = LocalPlaces(timed.root)
     if is_remote(settings.path):
         places = StorePlaces(ObjectListing(replace(StoreAccess.of(settings), url=timed.root)))
     lookback = DAY if settings.lookback is None else settings.lookback / 1e6

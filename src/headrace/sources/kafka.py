@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -37,7 +39,8 @@ SIZES = 30.0  # seconds between two samples of the size of messages
 SMALLEST_SPLIT = 256 << 10  # bytes; less is not worth a task
 TYPICAL = 512.0  # bytes of a message, before one was seen
 OUTAGE = 30.0  # seconds for which an unreachable broker counts as one without news
-INVISIBLE = 30.0  # seconds after which a topic that the broker does not list counts as deleted (on_data_loss = 'skip')
+INVISIBLE = 30.0  # seconds after which a topic that the broker does not list counts as deleted
+AGAIN = 1.0  # seconds between two questions for the beginning of a topic that is not listed
 EARLIEST, LATEST = -2, -1  # offsets in start_offsets, as in Spark
 
 
@@ -101,6 +104,10 @@ class KafkaSettings:
     @property
     def connection(self) -> KafkaConnection:
         return KafkaConnection(self.kafka)
+
+    def matches(self, topic: str) -> bool:
+        """True if a topic of this name belongs to the stream."""
+        return topic in self.topics or bool(self.topic_pattern and re.fullmatch(self.topic_pattern, topic))
 
 
 @dataclass(slots=True)
@@ -207,49 +214,64 @@ class KafkaTopics:
                 raise
 
     def _reachable(self, at: Place) -> Place:
-        """The end of what there is to read after `at`. Raises DataLost, or leaves out what is gone. A topic that the
-        broker does not list keeps its place for a while: a broker that has just started may not list all of them."""
+        """The end of what there is to read after `at`. Raises DataLost, or marks what is gone. A topic that the broker
+        does not list counts as there for a while: a broker that has just started may not list all of them. Then it is
+        marked, and keeps its place: it may be hidden from this user, and come back."""
         ends, clock = dict(self._news.ends.topics), self._clock()
         missing = {name: self._news.missing.get(name, clock) for name in at.topics if name not in ends}
         self._news.missing = missing
         for name, known in at.topics.items():
             found = ends.get(name)
             if found is None:
-                self._lost(f"the topic {name} was deleted", topic=name)
-                if missing[name] <= clock < missing[name] + INVISIBLE:
-                    ends[name] = known
+                ends[name] = known
+                if known.gone is None and not missing[name] <= clock < missing[name] + INVISIBLE:
+                    self._lost(f"the topic {name} was deleted, or this user may no longer see it", topic=name)
+                    ends[name] = replace(known, gone=int(clock))
             elif found.id != known.id:
                 self._lost(f"the topic {name} was deleted and created again", topic=name)
             else:
                 behind = [p for p, (e, n) in enumerate(zip(found.next, known.next, strict=False)) if e < n]
                 if behind:
                     self._lost(f"the partition {name}/{behind[0]} is shorter than what was read of it", topic=name)
-        return Place(ends)
+        return Place(ends).forgetting()
 
     def _readable(self, start: Place, end: Place) -> tuple[list[PartitionRange], int]:
-        """The ranges from `start` to `end` that still exist, and how many offsets are gone. A topic that was deleted,
+        """The ranges from `start` to `end` that still exist, and how many offsets are gone. A topic that is gone, was
         created again or cut counts as one: nobody knows how many messages it had."""
-        wanted, gone = list(ranges(start, end)), 0
-        for name, known in start.topics.items():
-            at = end.topics.get(name)
-            gone += at is None or at.id != known.id or any(e < n for e, n in zip(at.next, known.next, strict=False))
-        begins = self._cluster.begins(end.topics)
+        gone = sum(known.lost_at(end.topics.get(name)) for name, known in start.topics.items())
+        wanted = list(ranges(start, end))
+        begins = self._begins({name: at for name, at in end.topics.items() if any(r.topic == name for r in wanted)})
         found: list[PartitionRange] = []
         for r in wanted:
             first = begins.topics[r.topic].next[r.partition] if r.topic in begins.topics else r.end
             if first > r.begin:
                 until = min(first, r.end)
-                self._lost(
-                    f"the messages {r.begin} to {until - 1} of {r.topic}/{r.partition} are gone",
-                    topic=r.topic,
-                    partition=r.partition,
-                    offset=r.begin,
-                )
-                gone += until - r.begin
+                if r.topic in start.topics:  # a topic that is new to the stream begins where it begins
+                    self._lost(
+                        f"the messages {r.begin} to {until - 1} of {r.topic}/{r.partition} are gone",
+                        topic=r.topic,
+                        partition=r.partition,
+                        offset=r.begin,
+                    )
+                    gone += until - r.begin
                 r = PartitionRange(r.topic, r.partition, until, r.end)
             if r.size:
                 found.append(r)
         return found, gone
+
+    def _begins(self, topics: Mapping[str, TopicPlace]) -> Place:
+        """The first offsets of topics, without those that were created again. The end of an epoch cannot be changed any
+        more. So a topic that is not listed is asked for again, for a while, before its messages count as lost."""
+        self._ask()
+        listed = self._news.topics
+        same = {name: at for name, at in topics.items() if name not in listed or listed[name].id == at.id}
+        waited = 0.0
+        while True:
+            found = self._cluster.begins(same)
+            if waited >= INVISIBLE or same.keys() <= found.topics.keys():
+                return found
+            time.sleep(AGAIN)
+            waited += AGAIN
 
     def _lost(self, what: str, **params: Any) -> None:
         if self._settings.on_data_loss == "fail":
@@ -265,7 +287,7 @@ class KafkaTopics:
     def _show(self, place: Place) -> None:
         """Everything before `place` is committed: an epoch is planned only when the one before it is in its sinks."""
         if place != self._shown and place.topics:
-            self._cluster.show_progress(place)
+            self._cluster.show_progress(place.there)
             self._shown = place
 
 
@@ -275,7 +297,14 @@ def _chosen(wanted: dict[str, dict[int, int]], begins: Place, ends: Place) -> Pl
     for name, at in begins.topics.items():
         chosen = wanted.get(name, {})
         special = {EARLIEST: at.next, LATEST: ends.topics[name].next}
-        offsets = (chosen.get(p, EARLIEST) for p in range(len(at.next)))
+        offsets = [chosen.get(p, EARLIEST) for p in range(len(at.next))]
+        for p, (offset, end) in enumerate(zip(offsets, ends.topics[name].next, strict=True)):
+            if offset > end:
+                raise BadOption(
+                    f"start_offsets begins {name}/{p} at {offset}, and it has offsets up to {end} only",
+                    advice="Drop the stream and create it with a smaller offset; -1 is the end.",
+                    option="start_offsets",
+                )
         topics[name] = TopicPlace(at.id, tuple(special[o][p] if o in special else o for p, o in enumerate(offsets)))
     return Place(topics)
 
@@ -311,11 +340,14 @@ def _check(stream: StreamDef, settings: KafkaSettings) -> None:
     )
     if missing := [name for name in settings.topics if name not in found]:
         raise _no_topic(missing, settings.connection.servers)
+    if absent := [name for name in settings.start_offsets or {} if name not in found and settings.matches(name)]:
+        raise _no_topic(absent, settings.connection.servers)
     _check_offsets(settings.start_offsets or {}, found)
 
 
 def _check_offsets(wanted: dict[str, dict[int, int]], found: dict[str, TopicPlace]) -> None:
-    """Raise BadOption for topics and partitions in start_offsets that do not exist: they would have no effect."""
+    """Raise BadOption for topics and partitions in start_offsets that the stream does not have: they would have no
+    effect."""
     for name, partitions in wanted.items():
         unknown = [p for p in partitions if name in found and not 0 <= p < len(found[name].next)]
         if name not in found or unknown:

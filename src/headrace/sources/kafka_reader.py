@@ -12,12 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
 from headrace.brokers.connection import ANSWER_SECONDS, KafkaConnection, Noted, library
-from headrace.errors import BrokerUnreachable, DataLost, HeadraceError, UnknownTopic
+from headrace.errors import BrokerDenied, BrokerUnreachable, DataLost, HeadraceError, UnknownTopic
 from headrace.formats.format_kind import Format
 from headrace.formats.packing import EMPTY_MESSAGE, LOST, TOMBSTONE, MessageFormat
 from headrace.formats.text import TextRecords
@@ -80,6 +81,7 @@ class _Unread:
     end: int
     at: int
     waiting: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)  # of these messages
     bytes: int = 0
     quiet: float = 0.0  # since when there were only errors, on the monotonic clock
 
@@ -91,6 +93,7 @@ class _SplitReader:
         self._split, self._format = split, fmt
         self._keeps_empty = isinstance(fmt, TextRecords)  # an empty message is an empty text
         self._lib = library()
+        self._topics = {name: number for number, name in enumerate(sorted({r.topic for r in split.ranges}))}
         self._open: dict[PartitionKey, _Unread] = {}
         for r in split.ranges:
             self._open[r.topic, r.partition] = _Unread(r.end, r.begin)
@@ -127,20 +130,35 @@ class _SplitReader:
 
     def _take(self, messages: list[Any]) -> Iterator[RawChunk]:
         """Add the messages of a batch. Errors and ends of partitions count after them: they are about what follows."""
-        errors = [m for m in messages if m.error() is not None]
-        if errors:
+        errors: list[Any] = []
+        if any(map(self._lib.Message.error, messages)):
+            errors = [m for m in messages if m.error() is not None]
             messages = [m for m in messages if m.error() is None]
-        if len(self._open) == 1 and len(self._split.ranges) == 1:
-            batches = {next(iter(self._open)): messages} if messages else {}
-        else:
-            batches = {}
-            for m in messages:
-                batches.setdefault((m.topic(), m.partition()), []).append(m)
-        for key, batch in batches.items():
+        for key, batch in self._by_partition(messages):
             if key in self._open:
                 yield from self._add(key, batch)
         for m in errors:
             yield from self._error(m)
+
+    def _by_partition(self, messages: list[Any]) -> Iterator[tuple[PartitionKey, list[Any]]]:
+        """The messages of each partition, in order. The client gives long runs of one partition."""
+        if not messages:
+            return
+        if len(self._split.ranges) == 1:
+            yield next(iter(self._open), ("", -1)), messages
+            return
+        count, kind = len(messages), self._lib.Message
+        codes = np.fromiter(map(kind.partition, messages), np.int64, count)
+        if len(self._topics) > 1:
+            names = map(kind.topic, messages)
+            codes += np.fromiter((self._topics.get(name, -1) << 32 for name in names), np.int64, count)
+        cuts = np.flatnonzero(np.diff(codes)) + 1
+        if len(cuts) > count // 8:  # short runs, from many partitions with few messages
+            order = np.argsort(codes, kind="stable")
+            messages, codes = [messages[i] for i in order.tolist()], codes[order]
+            cuts = np.flatnonzero(np.diff(codes)) + 1
+        for low, high in pairwise([0, *cuts.tolist(), count]):
+            yield (messages[low].topic(), messages[low].partition()), messages[low:high]
 
     def _add(self, key: PartitionKey, batch: list[Any]) -> Iterator[RawChunk]:
         unread = self._open[key]
@@ -149,8 +167,10 @@ class _SplitReader:
         if last >= unread.end:
             batch = [m for m in batch if m.offset() < unread.end]
         unread.at = last + 1
+        values = list(map(self._lib.Message.value, batch))
         unread.waiting += batch
-        unread.bytes += sum([len(m) for m in batch])
+        unread.values += values
+        unread.bytes += sum(map(len, filter(None, values)))
         if unread.bytes >= CHUNK:
             yield from self._chunk(key, unread)
         if unread.at >= unread.end:
@@ -163,8 +183,8 @@ class _SplitReader:
             self._consumer.incremental_unassign([self._partition(key, unread.at)])
 
     def _chunk(self, key: PartitionKey, unread: _Unread) -> Iterator[RawChunk]:
-        messages, unread.waiting, unread.bytes = unread.waiting, [], 0
-        values = [m.value() for m in messages]
+        messages, values = unread.waiting, unread.values
+        unread.waiting, unread.values, unread.bytes = [], [], 0
         left_out: dict[str, int] = {}
         if not all(values):
             tombstones = sum(v is None for v in values)
@@ -179,7 +199,7 @@ class _SplitReader:
             return
 
         def offsets() -> Any:
-            return np.fromiter((m.offset() for m in messages), np.int64, len(messages))
+            return np.fromiter(map(self._lib.Message.offset, messages), np.int64, len(messages))
 
         packed = self._format.pack(values, offsets)
         yield RawChunk(
@@ -213,7 +233,7 @@ class _SplitReader:
         if isinstance(problem, UnknownTopic):
             if self._quiet_for(unread) > ANSWER_SECONDS:  # it was deleted
                 yield from self._lose(key, unread, unread.end)
-        elif not problem.retry_helps or self._quiet_for(unread) > PATIENCE:
+        elif isinstance(problem, BrokerDenied) or self._quiet_for(unread) > PATIENCE:
             raise problem
 
     def _quiet_for(self, unread: _Unread) -> float:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from headrace.base.options import choice, option, text
 from headrace.brokers.nats_connection import NatsConnection, NatsLink, NatsOptions
-from headrace.errors import BadOption, BrokerUnreachable, HeadraceError
+from headrace.errors import BadOption, BrokerUnreachable, HeadraceError, UnknownTopic
 from headrace.model.definitions import StreamDef
 from headrace.model.stored import parsed, store_text
 from headrace.sources.kafka_reader import lost
@@ -183,12 +183,13 @@ class JetStreamSource:
         self._show(end["next"])
 
     def _ask(self, now: bool = False) -> StreamFacts:
-        """The newest facts. While the server cannot be reached those of before hold, for a while."""
+        """The newest facts. While the server cannot be reached or does not know the stream, those of before hold, for a
+        while."""
         clock = self._clock()
         if self._facts is None or now or not self._asked <= clock < self._asked + POLL:
             try:
                 self._facts, self._asked = stream_facts(self._link, self._settings.stream), clock
-            except BrokerUnreachable:
+            except (BrokerUnreachable, UnknownTopic):
                 if self._facts is None or now or not self._asked <= clock < self._asked + OUTAGE:
                     raise
         return self._facts

@@ -30,6 +30,10 @@ class FilePlaces(Protocol):
     @property
     def store(self) -> ObjectStore | None: ...
 
+    def require(self) -> None:
+        """Raise a coded error if nothing can be listed now. An empty listing would move the horizon."""
+        ...
+
     def files(self, pattern: str) -> list[str]:
         """The files that a path or glob pattern names now."""
         ...
@@ -46,12 +50,16 @@ class FilePlaces(Protocol):
 
 
 class LocalPlaces:
-    """Directories of a file system. Lists one only if its time has changed."""
+    """Directories of a file system below `root`. Lists one only if its time has changed."""
 
     store = None
 
-    def __init__(self) -> None:
+    def __init__(self, root: str) -> None:
+        self._root = Listing(root)
         self._listings: dict[str, Listing] = {}
+
+    def require(self) -> None:
+        self._root.check()
 
     def files(self, pattern: str) -> list[str]:
         listing = self._listings.setdefault(pattern, Listing(pattern))
@@ -73,6 +81,9 @@ class StorePlaces:
 
     def __init__(self, listing: ObjectListing) -> None:
         self._listing, self.store = listing, listing.store
+
+    def require(self) -> None:
+        """Every listing asks the store, and raises what it answers."""
 
     def files(self, pattern: str) -> list[str]:
         return self._listing.more(pattern)
@@ -122,6 +133,7 @@ class TimedListing:
 
     def paths(self) -> list[str]:
         """The files of all periods that are listed. Lists a directory only if it has changed."""
+        self._places.require()
         found = {}
         patterns = self._patterns()
         self._places.keep(patterns)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from headrace.errors import (
 )
 from headrace.stores.store_options import AZURE, GCS, HDFS, S3, StoreAccess
 
+PIECE = 16 << 20  # bytes that are sent or read at once
 CONNECT_SECONDS, ANSWER_SECONDS, ATTEMPTS = 5.0, 30.0, 3
 _COLOUR = re.compile(r"\x1b\[\d*m")  # delta-rs draws its errors
 _UNREACHABLE = re.compile(
@@ -165,6 +167,28 @@ class ObjectStore:
             hidden = f"{directory}/.{last}.{uuid.uuid4().hex}"
             self._write(hidden, data)
             self._rename(hidden, path)
+
+    def put_file(self, name: str, file: Path) -> None:
+        """Write a whole object with the content of a local file, in pieces. If this fails, a part of the object may be
+        left: the name is one that nobody reads."""
+        with self.asking("write an object"), open(file, "rb") as content:
+            if self.access.scheme in HDFS:
+                self.files.create_dir(self.path(name).rpartition("/")[0])
+            with self.files.open_output_stream(self.path(name), compression=None) as out:
+                while piece := content.read(PIECE):
+                    out.write(piece)
+
+    def fetch(self, name: str, file: Path) -> None:
+        """Write the content of an object to a local file, in pieces. Raises FileNotFoundError."""
+        with self.asking("read an object"):
+            content = self.files.open_input_stream(self.path(name), compression=None)
+        with content, open(file, "wb") as out:  # a full local disk is no error of the store
+            while piece := self._piece(content):
+                out.write(piece)
+
+    def _piece(self, content: Any) -> bytes:
+        with self.asking("read an object"):
+            return bytes(content.read(PIECE))
 
     def _write(self, path: str, data: Any) -> None:
         # Without `compression` the library would compress what is called .gz.
