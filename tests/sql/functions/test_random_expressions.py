@@ -18,7 +18,7 @@ def test_random_expressions_agree_with_spark(spark_of_the_run: Any) -> None:
     session, generator = session_for_fuzzing(spark_of_the_run), Generator()
     compared, different = 0, []
     for i, zone in enumerate(ZONES):
-        found = compare(session, generator.some(125, SEED + i), generator, SEED + i, zone)
+        found = compare(lambda: session, generator.some(125, SEED + i), generator, SEED + i, zone)
         compared += found.compared
         different += [f"{zone}: {expression.text}\n    {problem}" for expression, problem in found.different]
     assert compared > 400

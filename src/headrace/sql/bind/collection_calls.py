@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import WrongArguments
 from headrace.model.schema import (
     BIGINT,
+    BINARY,
     DATE,
     INT,
     STRING,
@@ -67,6 +68,8 @@ def _element_at(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
         return None
     if isinstance(args[0].type, Map):
         return _keyed(binder=binder, name=name, subject=args[0], key=args[1], at=node.at)
+    if args[1].type == VOID:
+        binder.mismatch("the index is INT, this is NULL without a type", "Write CAST(NULL AS INT).", args[1].at)
     return None
 
 
@@ -142,6 +145,8 @@ def _two_arrays(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
 
 def _concat(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     if not any(isinstance(a.type, Array) for a in args):
+        if any(a.type == BINARY for a in args) and any(a.type != BINARY for a in args):
+            return binder.call(name, tuple(binder.coerce(a, STRING) for a in args), node.at)  # like Spark
         return None
     if any(a.type == VOID for a in args):
         binder.mismatch("concat of an ARRAY and NULL has no type", "Cast the NULL to the type of the array.", node.at)

@@ -94,6 +94,8 @@ def _to_char(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Ex
     """to_char of a time is date_format."""
     if len(args) == 2 and args[0].type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
         return binder.call("date_format", (binder.coerce(args[0], TIMESTAMP), args[1]), node.at)
+    if len(args) == 2 and args[0].type == VOID:
+        binder.mismatch(f"{name} of NULL without a type", "Write CAST(NULL AS ...) with the type.", node.at)
     if len(args) == 2 and is_numeric(args[0].type):
         binder.unsupported(f"{name} of a number", "Use format_number or format_string.", node.at)
     return None

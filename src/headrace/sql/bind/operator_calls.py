@@ -88,6 +88,8 @@ def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
 def _nullif(binder: ExprBinder, value: Expr, other: Expr, at: TextRange) -> Expr:
     """NULL where both are equal, as their common type. The result has the type of the first, as it is."""
     left, right = binder.common([value, other], "NULLIF", at)
+    if isinstance(value, Literal) and value.value is None:  # Spark's optimizer evaluates nothing then
+        return value
     if left.type == value.type:
         return binder.call("nullif", (left, right), at)
     null = Literal(value.type, None, at=at)

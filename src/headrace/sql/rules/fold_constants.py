@@ -26,7 +26,12 @@ from headrace.model.schema import (
 )
 from headrace.sql.functions import find
 from headrace.sql.functions.evaluate import evaluate
-from headrace.sql.functions.evaluation_order import cast_is_never_null, is_never_null, is_null_beside_null
+from headrace.sql.functions.evaluation_order import (
+    cast_is_never_null,
+    element_is_never_null,
+    is_never_null,
+    is_null_beside_null,
+)
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
 from headrace.sql.plan.limits import check_time
@@ -129,7 +134,18 @@ def _is_never_null(expr: Expr) -> bool:
     if not isinstance(expr, Call):
         return False
     overload = find(expr.name, [a.type for a in expr.args])
-    return overload is not None and is_never_null(overload, [_is_never_null(a) for a in expr.args])
+    if overload is None:
+        return False
+    inside = [_is_never_null(a) for a in expr.args]
+    if overload.name == "map_from_entries":
+        return all(inside) and _has_no_null(expr.args[0])
+    return is_never_null(overload, inside)
+
+
+def _has_no_null(expr: Expr) -> bool:
+    """True if Spark knows that no element of an array is NULL."""
+    overload = find(expr.name, [a.type for a in expr.args]) if isinstance(expr, Call) else None
+    return overload is not None and element_is_never_null(overload, [_is_never_null(a) for a in expr.children])
 
 
 def _logic(expr: Call) -> Expr:
@@ -167,15 +183,19 @@ def _case(expr: CaseWhen) -> Expr:
 def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
     """The value as a literal, computed by DuckDB like at run time. A long value stays a call. Raises ValueTooLarge when
     it would exceed the limit for values."""
-    if isinstance(expr.type, Hidden | Array | Map | Struct):
+    if isinstance(expr.type, Hidden):
         return expr
     made = growth_of(outputs=(), others=(expr,), where=None, column=_no_column, names=lambda column: (), span=ctx.span)
     if made.fixed > FOLDED_BYTES:
         return expr
+    nested = isinstance(expr.type, Array | Map | Struct)
+    text = f"CAST({render(expr, _no_column)} AS {expr.type.duckdb})"
     try:
-        raw = evaluate(f"CAST({render(expr, _no_column)} AS {expr.type.duckdb})", ctx.meaning.time_zone)
+        raw = evaluate(f"({text}) IS NULL" if nested else text, ctx.meaning.time_zone)
     except duckdb.Error as problem:
         return FailingConstant(expr.type, expr, said(problem), at=expr.at)
+    if nested:  # DuckDB drops what stands beside a NULL, so it must be known
+        return Literal(expr.type, None, at=expr.at) if raw else expr
     value = _from_wire(expr, raw)
     return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)
 
