@@ -43,6 +43,8 @@ TEXTS = (
     "str_to_map(s)", "sort_array(a)", "s LIKE 'a/%' ESCAPE '/'", "s ILIKE 'a/%' ESCAPE '/'",
     "ts + make_dt_interval(1)", "ts - make_ym_interval(1)", "string(i + 1)",
     "string(INTERVAL '1 2' DAY TO HOUR)", "from_json(s, 'x INT')", "from_json(s, 'MAP<STRING, INT>')",
+    "s LIKE ANY ('a%', 'b%')", "s NOT LIKE ANY ('a%', 'b%')", "s LIKE ALL ('a%')", "s NOT LIKE ALL ('a%', 'b%')",
+    "s ILIKE SOME ('a%', 'B%')", "s LIKE ANY ('a%', s)", "st['x']", "st['X'] + 1",
     "coalesce(assert_true(b), 1)", "coalesce(raise_error(s), 1)",
     "count(*)", "count(1)", "sum(i + 1)", "count(DISTINCT i)", "count(i) FILTER (WHERE i > 1)", "avg(m)",
     "percentile(i, 0.5)", "percentile_cont(0.5) WITHIN GROUP (ORDER BY i)", "first(i, true)", "mean(i)", "std(i)",

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ELEMENT = "element"
 """The function behind `a[i]` and `m[key]`. It has no name in SQL."""
 
+_INDEXES = "Index an ARRAY by a number, a MAP by a key, or a STRUCT by the name of a field as a literal."
+
 CallBinder = Callable[["ExprBinder", str, list[Expr], Apply], Expr | None]
 
 
@@ -47,9 +49,7 @@ def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) 
         return binder.call(ELEMENT, (subject, index if index.type == BIGINT else binder.coerce(index, INT)), at)
     if isinstance(subject.type, Map):
         return _keyed(binder=binder, name=ELEMENT, subject=subject, key=index, at=at)
-    binder.mismatch(
-        f"{subject.type} cannot be indexed by {index.type}", "Index an ARRAY by a number, or a MAP by a key.", at
-    )
+    binder.mismatch(f"{subject.type} cannot be indexed by {index.type}", _INDEXES, at)
 
 
 def _keyed(binder: ExprBinder, name: str, subject: Expr, key: Expr, at: TextRange) -> Expr:

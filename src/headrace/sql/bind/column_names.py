@@ -158,6 +158,8 @@ def _written(node: Apply, args: list[str]) -> str | None:
         return f"between({value}, {low}, {pretty(node.args[1].args[1])})"
     if node.written == "is not null" and isinstance(node.args[0], Apply):
         return f"({pretty(node.args[0].args[0])} IS NOT NULL)"
+    if node.written in ("likeany", "likeall", "notlikeany", "notlikeall"):
+        return f"{node.written}({_matched(node)})"
     if node.written in ("<<", ">>", ">>>"):
         return f"({args[0]} {node.written} {args[1]})"
     if node.written == "extract":
@@ -189,6 +191,15 @@ def _written(node: Apply, args: list[str]) -> str | None:
     if node.name in ("first", "last", "first_value", "last_value", "any_value"):
         return f"{node.name}({args[0]})" if args and node.where is None else None
     return None
+
+
+def _matched(node: Apply) -> str:
+    """What LIKE ANY or LIKE ALL matches. Spark prints no patterns, and matches small letters for ILIKE."""
+    first: Node = node
+    while isinstance(first, Apply) and first.name not in ("like", "ilike"):
+        first = first.args[0]
+    assert isinstance(first, Apply)
+    return f"lower({pretty(first.args[0])})" if first.name == "ilike" else pretty(first.args[0])
 
 
 def _operator(node: Apply, args: list[str]) -> str | None:
