@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array
+from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array
 from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
 from headrace.sql.bind.interval_calls import bind_maker
@@ -56,7 +56,9 @@ def _null_if_zero(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
     zero = _zero(args, node)
     if zero is None:
         return None
-    value = binder.coerce(args[0], INT) if args[0].type == VOID else args[0]
+    value = args[0]
+    if value.type == VOID:
+        return value
     equal = bind_binary(binder=binder, name="=", left=value, right=zero, at=node.at)
     nothing = Literal(value.type, None, at=node.at)
     return CaseWhen(value.type, ((equal, nothing),), value, at=node.at)
@@ -76,7 +78,7 @@ def _pmod(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr 
     kind = wider(args[0].type, args[1].type)
     if kind is None or not (is_numeric(kind) or kind == VOID):
         return None
-    both = binder.common(args, name, node.at) if kind != VOID else [binder.coerce(a, INT) for a in args]
+    both = binder.common(args, name, node.at) if kind != VOID else [binder.coerce(a, DOUBLE) for a in args]
     return binder.call(name, tuple(both), node.at)
 
 

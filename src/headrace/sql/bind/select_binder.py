@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import MisplacedAggregate, TypeMismatch, UnsupportedOnShared
-from headrace.sql.bind.column_names import column_name, pretty
+from headrace.sql.bind.column_names import column_name, typed_name
 from headrace.sql.bind.expression_binder import GENERATORS, ExprBinder
 from headrace.sql.bind.generator_calls import bind_generator, refuse_several
 from headrace.sql.bind.grouping_sets import SET_NUMBER, AboveSets, keys_of_sets, with_set_numbers
@@ -12,9 +12,9 @@ from headrace.sql.bind.rankings import with_ranks
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.struct_star import struct_fields
 from headrace.sql.bind.windows import WindowReader
-from headrace.sql.parse.syntax import Apply, Constant, Item, Name, Node, SelectQuery, Star, Subscript, parts_of
+from headrace.sql.parse.syntax import Apply, Constant, Item, Name, Node, SelectQuery, Star, parts_of
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, FieldOf, RankCall, walk
+from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, RankCall, walk
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project
 
 
@@ -78,9 +78,7 @@ class SelectBinder:
         if item.alias is not None:
             alias = item.alias.lower()
             self.exprs.earlier[alias] = None if alias in self.exprs.earlier else expr
-        if item.alias is None and isinstance(item.value, Subscript) and isinstance(expr, FieldOf):
-            return Named(f"{pretty(item.value.input)}.{expr.name}", expr)
-        return Named(_name(item), expr)
+        return Named(typed_name(item.value, expr) if item.alias is None else item.alias, expr)
 
     # --- select list ----------------------------------------------------------------------------
 

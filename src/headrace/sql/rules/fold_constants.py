@@ -39,6 +39,7 @@ from headrace.sql.plan.logical import Aggregate, Filter, Generate, Named, Plan, 
 from headrace.sql.plan.types import Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
+from headrace.sql.rules.constant_terms import constant_last
 
 # Larger values stay calls: the plan travels to every task.
 FOLDED_BYTES = 8192
@@ -93,6 +94,14 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         return fold(Call(BOOLEAN, "isnull", (other,), at=expr.at), ctx)
     if isinstance(expr, Call) and expr.name in ("isnull", "isnotnull") and _is_never_null(children[0]):
         return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
+    split = constant_last(expr) if isinstance(expr, Call) else None
+    if isinstance(expr, Call) and split is not None:
+        constant = fold(split[1], ctx)
+        if isinstance(constant, Literal) and constant.value is None:
+            return constant
+        if split != expr.args:
+            expr = expr.with_children((split[0], constant))
+            children = expr.children
     new = tuple(fold(child, ctx) for child in children)
     if not _same(new, children):
         expr = expr.with_children(new)
