@@ -136,6 +136,8 @@ def test_a_null_without_a_type_is_taken_where_spark_takes_it_and_gives_sparks_ty
     Spark(session, generator.columns.rows(5), kinds, list(names.values()))
     texts = set()
     for key in generator.keys:
+        if key.startswith(("assert_true", "raise_error")):
+            continue  # they have no type themselves
         case = generator.roots[key][0]
         for null in range(len(case.kinds)):
             used = [names[k] for k in case.kinds]
