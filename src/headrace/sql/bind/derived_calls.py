@@ -11,6 +11,7 @@ from headrace.sql.bind.interval_calls import bind_maker
 from headrace.sql.bind.operand_types import bind_binary
 from headrace.sql.functions.fallibility import throws
 from headrace.sql.functions.interval_functions import MAKERS
+from headrace.sql.functions.number_formats import number_format
 from headrace.sql.functions.try_functions import TRIED
 from headrace.sql.parse.syntax import Apply
 from headrace.sql.plan.expr import Call, CaseWhen, Expr, Literal
@@ -103,6 +104,20 @@ def _to_char(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Ex
     return None
 
 
+def _to_number(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """The format is a literal and says how many digits the result has."""
+    if len(args) != 2:
+        return None
+    written = args[1].value if isinstance(args[1], Literal) and args[1].type == STRING else None
+    form = None if written is None else number_format(written)
+    if form is None:
+        binder.unsupported(
+            f"{name} with this format", "Write a literal such as '999,999.99', 'S99.9' or '$9,990'.", args[1].at
+        )
+    call = binder.call(name, (binder.coerce(args[0], STRING), args[1]), node.at)
+    return call if isinstance(call, Literal) else Call(form.type, name, call.children, at=node.at)
+
+
 def _unix_now(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     """unix_timestamp() is the clock of the epoch, in seconds."""
     return binder.call(name, (binder.call("current_timestamp", (), node.at),), node.at) if not args else None
@@ -156,6 +171,8 @@ _HANDLERS: dict[str, CallBinder] = {
     "try_to_binary": _whole_attempt,
     "hmac": _hmac,
     "unix_timestamp": _unix_now,
+    "to_number": _to_number,
+    "try_to_number": _to_number,
     "decode": _decode,
     "concat_ws": _concat_ws,
     **dict.fromkeys(TRIED, _tried),

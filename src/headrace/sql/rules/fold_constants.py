@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
-import math
 from typing import Any
 
 import duckdb
@@ -97,8 +96,11 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     split = constant_last(expr) if isinstance(expr, Call) else None
     if isinstance(expr, Call) and split is not None:
         constant = fold(split[1], ctx)
+        constant = constant if isinstance(constant, Literal) else _evaluate(split[1], ctx)
         if isinstance(constant, Literal) and constant.value is None:
             return constant
+        if isinstance(constant, FailingConstant):  # Spark evaluates it first
+            return FailingConstant(expr.type, constant.cause, constant.said, at=expr.at)
         if split != expr.args:
             expr = expr.with_children((split[0], constant))
             children = expr.children
@@ -223,7 +225,7 @@ def _from_wire(expr: Expr, value: Any) -> Any:
         delta = value - epoch
         return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
     if expr.type in (FLOAT, DOUBLE):
-        return value if math.isfinite(value) else NotImplemented
+        return value
     if expr.type == STRING:
         return value if value.isprintable() else NotImplemented
     if expr.type == BINARY:
