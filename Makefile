@@ -154,8 +154,8 @@ screenshots: $(STAMP) ## Take the pictures in docs/images: the live page in head
 fuzz-formats: $(STAMP) ## Damaged input and random options against the formats for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.formats.fuzz --seconds $(FUZZ_SECONDS)
 
-fuzz-expressions: $(STAMP) ## Random expressions over all functions against Spark: FUZZ_COUNT=20000, FUZZ_SEED=1
-	@$(BIN)/python -m tests.sql.functions.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
+fuzz-expressions: $(STAMP) ## Random expressions over all functions against Spark: FUZZ_COUNT=20000, FUZZ_SEED=1; FUZZ_ANSWERS=file keeps Spark's answers
+	@$(BIN)/python -m tests.sql.functions.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) $(if $(FUZZ_ANSWERS),--answers $(FUZZ_ANSWERS))
 
 fuzz-http: $(STAMP) ## Hostile and mutated HTTP requests against a gateway for FUZZ_SECONDS=60
 	@$(BIN)/python -m tests.ingress.fuzz --seconds $(FUZZ_SECONDS)

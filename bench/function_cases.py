@@ -164,6 +164,8 @@ WRITTEN = {
     "to_base32": "to_base32(x)",
     "to_binary": "to_binary(hx, 'hex')",
     "to_char": "to_char(r, 'hex')",
+    "to_number": "to_number(num, 'S9999999999')",
+    "try_to_number": "try_to_number(num, 'S9999999999')",
     "to_date": "to_date(dts, 'yyyy-MM-dd')",
     "to_timestamp": "to_timestamp(tss, 'yyyy-MM-dd HH:mm:ss')",
     "to_timestamp_ltz": "to_timestamp_ltz(tss, 'yyyy-MM-dd HH:mm:ss')",

@@ -21,6 +21,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from bench.function_cases import Entry, entries
 from bench.function_rows import SCHEMA, table
@@ -124,9 +126,10 @@ def _ours(ours: Ours, text: str, large: Path, small: Path) -> float:
     return max(_SHORTEST, min(ours.seconds(expression, columns, large) for _ in range(RUNS)) - started)
 
 
-def measured(say: Callable[[str], None]) -> list[Speed]:
-    """The speeds of all entries."""
+def measured(say: Callable[[str], None]) -> tuple[list[Speed], list[str]]:
+    """The speeds of all entries, and the entries that failed in one of the engines, which says why."""
     found: list[Speed] = []
+    failed: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         large, small = Path(folder) / "large.parquet", Path(folder) / "small.parquet"
         rows = table(ROWS)
@@ -142,26 +145,30 @@ def measured(say: Callable[[str], None]) -> list[Speed]:
             try:
                 mine = _ours(ours, entry.text, large, small)
                 theirs = min(spark.seconds(entry.text, large) for _ in range(RUNS)) - started
-            except (duckdb.Error, pa.ArrowException) as problem:
-                raise RuntimeError(f"{entry.text} failed") from problem
+            except (duckdb.Error, pa.ArrowException, PySparkException, Py4JJavaError) as problem:
+                failed.append(f"{entry.text}: {str(problem).strip().splitlines()[0]}")
+                say(f"failed: {failed[-1]}")
+                continue
             found.append(Speed(entry, ROWS / mine, ROWS / max(_SHORTEST, theirs)))
             say(f"{found[-1].ratio:8.2f} x  {found[-1].ours / 1e6:8.2f} M rows/s  {entry.text}")
         spark.session.stop()
-    return found
+    return found, failed
 
 
 def measure(say: Callable[[str], None]) -> Report:
     """Measures all entries and compares them."""
-    found = measured(say)
+    found, failed = measured(say)
     report = Report(facts=environment("duckdb", "pyspark", "pyarrow"))
     quick = [speed for speed in found if not speed.entry.slow]
     lowest = min(quick, key=lambda speed: speed.ratio)
     report.facts["rows"] = ROWS
     report.facts["entries"] = len(found)
+    report.facts["failed"] = failed
     report.facts["marked slow"] = len(found) - len(quick)
     report.facts["below the bound"] = [s.entry.text for s in quick if s.ratio < REQUIRED_EACH]
     report.facts["ratios"] = {s.entry.name: round(s.ratio, 2) for s in sorted(found, key=lambda s: s.ratio)}
     report.facts["rows a second"] = {s.entry.name: [round(s.ours), round(s.spark)] for s in found}
+    report.require("entries that failed", len(failed), 0, "at most")
     report.require(
         "median of all entries / Spark", statistics.median(s.ratio for s in found), REQUIRED_MEDIAN, "at least"
     )

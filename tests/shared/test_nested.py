@@ -211,3 +211,17 @@ def test_the_fields_that_nobody_reads_are_not_parsed() -> None:
     assert cells(NESTED, NESTED + 1) == (20, 10)  # and pos.lon
     assert cells(NESTED + 3) == (10, 0)  # pos.far.x
     assert cells(0) == (60, 10)  # pos: itself, its three fields, and two more
+
+
+def test_a_computed_column_reads_only_the_fields_that_it_names(mini: Mini) -> None:
+    computed = "north BOOLEAN AS (pos.lat > 2), area DOUBLE AS (pos['lat'] * pos.lon)"
+    stream(mini, "on_error = 'null'", columns=f"id BIGINT, pos STRUCT<lat: DOUBLE, lon: DOUBLE>, {computed}")
+    p = pipeline(mini, "SELECT id, north FROM s")
+    places = ({"lat": 1.5, "lon": "bad"}, {"lat": "bad", "lon": 2.5}, None, {"lat": 4.0, "lon": 8.0})
+    feed(mini, *({"id": i, "pos": pos} for i, pos in enumerate(places)))
+    assert mini.output(p) == [(0, False), (1, None), (2, None), (3, True)]
+    assert status(mini).decoding_columns == ["id", "north", "pos.lat"]
+    q, every = pipeline(mini, "SELECT area FROM s", "q"), pipeline(mini, "SELECT * FROM s", "every")
+    feed(mini, {"id": 4, "pos": places[-1]}, name="b.json")
+    assert mini.output(q) == [(32.0,)]
+    assert mini.output(every) == [(4, {"lat": 4.0, "lon": 8.0}, True, 32.0)]

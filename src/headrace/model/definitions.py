@@ -110,10 +110,11 @@ class StreamDef:
         return self.schema if len(held) == len(self.schema) else Schema(tuple(self.schema[i] for i in held))
 
     def closed(self, view: View) -> View:
-        """`view` with the columns that its computed columns read."""
-        if view.columns is None:
-            return view
-        return View.some(view.columns | {r for c in self.computed if c.index in view.columns for r in c.reads})
+        """`view` with the columns, and the fields of columns, that its computed columns read."""
+        whole = frozenset(range(len(self.schema)))
+        columns = whole if view.columns is None else view.columns
+        closed = columns | {r for c in self.computed if c.index in columns for r in c.reads}
+        return view if view.columns is None and closed == whole else View.some(closed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from headrace.sql.parse.syntax import Node
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import Call, CaseWhen, Cast, ColumnRef, Expr, Literal, columns_of, transform, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
+from headrace.sql.plan.nested_reads import with_fields
 from headrace.sql.plan.types import VOID, widens
 from headrace.sql.render.duckdb import render, ring0_column
 from headrace.sql.render.sizes import growth_of
@@ -93,7 +94,7 @@ class _ComputedBinder:
         return CaseWhen(STRING, ((short, filled),), value, at=at)
 
     def _column(self, index: int, node: Node) -> ComputedColumn:
-        expr = fold(self._inline(index, ()), self.ctx)
+        expr = with_fields(fold(self._inline(index, ()), self.ctx), self.schema)
         lenient = _lenient(expr) if throws(expr) else None
         return ComputedColumn(
             index=index,

@@ -20,12 +20,30 @@ _CONVERTED = (
 )  # fmt: skip
 
 
+_FORMATS = (
+    "999", "000", "9,999.99", "0,000.00", "S999.9", "99.9MI", "MI99", "999S", "$9,990.09", "99PR", "S$99", "9G999D9",
+    "99.", "09", "90", "0.00", "99,000", "s9d9", "$99PR",
+)  # fmt: skip
+_NUMBERS = (
+    "12", "012", "1", "1234", "1,234", "1,234.5", "1,234.56", "1,234.567", ",234", "12,34", "-12", "+12", "12-", "12+",
+    "- 12", " 12 ", " -12", "12.", ".5", "12.5", "-12.5", "12.5-", "$12", "$1,234.5", "-$12", "$-12", "<12>", "<12",
+    "12>", "<$12>", "$<12>", "", " ", "-", ".", "1 2", "1 . 5", "0.05", "00", "1,000", "x", "12x", "1,2,3", "--12",
+)  # fmt: skip
+
+
 def _cases() -> Iterator[tuple[str, tuple[str, ...], str, int]]:
     for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cot", "sec", "csc", "expm1", "log1p"):
         for number in _SMALL:
             yield f"{name}(DOUBLE)", ("BOOLEAN",), f"{name}(CASE WHEN a THEN {number}D ELSE 0D END)", 2
     for given in _CONVERTED:
         yield "conv(STRING, INT, INT)", ("BOOLEAN",), f"conv(CASE WHEN a THEN {given.replace(',', ' END,', 1)})", 0
+    texts = ", ".join(f"'{number}'" for number in _NUMBERS)
+    for form in _FORMATS:
+        key = "try_to_number(STRING, STRING)"
+        yield key, ("STRING",), f"transform(array({texts}, a), x -> try_to_number(x, '{form}'))", 0
+    for number, form in (("1,234.5", "9,999.9"), ("1", "00"), ("-7", "S9"), ("7x", "9")):
+        key = "to_number(STRING, STRING)"
+        yield key, ("BOOLEAN",), f"to_number(CASE WHEN a THEN '{number}' END, '{form}')", 0
     for count in range(-1, 22):
         yield "factorial(INT)", ("SMALL INT",), f"factorial(a - a + {count})", 0
     for low, high in (("0.2D", "10.6D"), ("10D", "-10D"), ("1D", "1D"), ("double('NaN')", "5D"), ("0D", "1e308D")):

@@ -11,6 +11,7 @@ import json
 import logging
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from headrace.errors import HeadraceError, InternalError
 from tests.sql.functions.harness import FAILED, Duck, Outcome, Spark, differences, plan_expressions
 from tests.sql.functions.listed_reasons import ListedReasons
 from tests.sql.functions.random_expressions import ZONES, Expression, Generator
+from tests.sql.functions.spark_answers import KeptAnswers, RememberingSpark
 
 ROUND = 200  # expressions over the same rows
 
@@ -54,12 +56,24 @@ def session_for_fuzzing(spark: Any) -> Any:
     return session
 
 
-def compare(session: Any, expressions: list[Expression], generator: Generator, seed: int, zone: str) -> Findings:
-    """Evaluates the expressions in both engines over the same rows."""
+def compare(
+    session: Callable[[], Any],
+    expressions: list[Expression],
+    generator: Generator,
+    seed: int,
+    zone: str,
+    answers: KeptAnswers | None = None,
+) -> Findings:
+    """Evaluates the expressions in both engines over the same rows. Spark answers only what `answers` does not."""
     columns, rows = generator.columns, generator.columns.rows(seed)
     kinds, names = tuple(columns.kinds), list(columns.names.values())
-    session.conf.set("spark.sql.session.timeZone", zone)
-    spark, duck, found = Spark(session, rows, kinds, names), Duck(rows, zone), Findings()
+
+    def start() -> Spark:
+        session().conf.set("spark.sql.session.timeZone", zone)
+        return Spark(session(), rows, kinds, names)
+
+    spark = start() if answers is None else RememberingSpark(answers, start, f"{seed} {zone}")
+    duck, found = Duck(rows, zone), Findings()
     accepted = []
     plans = plan_expressions(kinds, [e.text for e in expressions], names, zone)
     for expression, planned in zip(expressions, plans, strict=True):
@@ -110,27 +124,47 @@ def _spaced(text: str) -> str:
     return "".join(c if c.isalnum() or c == "_" else " " for c in text) + " "
 
 
+class _Engine:
+    """A Spark session that starts when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started: Any = None
+        self._session: Any = None
+
+    def session(self) -> Any:
+        if self._session is None:
+            from headrace.model.program import Meaning
+            from headrace.spark.session import start
+
+            self._started = start("local[1]", self._folder / "spark.log", Meaning())
+            self._session = session_for_fuzzing(self._started.spark)
+        return self._session
+
+    def stop(self) -> None:
+        if self._started is not None:
+            self._started.stop()
+
+
 def main() -> int:
     """Runs the comparison from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help=f"begin with this expression: a multiple of {ROUND}")
+    parser.add_argument("--answers", type=Path, help="keep Spark's answers in this file, and use those kept")
     parser.add_argument("--found", type=Path, help="write the differences to this file, one JSON object per line")
     given = parser.parse_args()
-    from headrace.model.program import Meaning
-    from headrace.spark.session import start
-
-    total = Findings()
+    total, answers = Findings(), None if given.answers is None else KeptAnswers(given.answers)
     with tempfile.TemporaryDirectory() as folder:
-        engine = start("local[1]", Path(folder) / "spark.log", Meaning())
+        engine = _Engine(Path(folder))
         try:
-            session, generator = session_for_fuzzing(engine.spark), Generator()
+            generator = Generator()
             for number in range(given.first, given.first + given.count, ROUND):
                 seed = given.seed * 1_000_003 + number
                 expressions = generator.some(min(ROUND, given.first + given.count - number), seed)
                 zone = ZONES[number // ROUND % len(ZONES)]
-                found = compare(session, expressions, generator, seed, zone)
+                found = compare(engine.session, expressions, generator, seed, zone, answers)
                 total.compared += found.compared
                 total.refused += found.refused
                 total.listed += found.listed
@@ -142,6 +176,8 @@ def main() -> int:
                 print(f"{number + len(expressions)}: {total.summary}", flush=True)
         finally:
             engine.stop()
+            if answers is not None:
+                answers.close()
     print(total.summary)
     return 1 if total.different else 0
 

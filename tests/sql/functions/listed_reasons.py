@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from tests.sql.functions.harness import FAILED, Duck, Outcome, Spark, same
+from tests.sql.functions.spark_answers import RememberingSpark
 
 _OPENING, _CLOSING = "([", ")]"
 
@@ -18,7 +19,7 @@ _OPENING, _CLOSING = "([", ")]"
 class ListedReasons:
     """Explains differences over one frame. `plan` returns our type and SQL of a text, or the refusal."""
 
-    def __init__(self, spark: Spark, duck: Duck, plan: Callable[[str], Any]) -> None:
+    def __init__(self, spark: Spark | RememberingSpark, duck: Duck, plan: Callable[[str], Any]) -> None:
         self._spark, self._duck, self._plan = spark, duck, plan
 
     def explain(self, text: str, ours: Outcome, theirs: Outcome) -> bool:

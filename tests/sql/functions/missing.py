@@ -44,7 +44,7 @@ to_csv to_protobuf""",
 """,
     "belong to other parts of SQL": "cast grouping grouping_id measure window_time",
     "are not done yet": """aes_decrypt aes_encrypt collate collect_union make_interval sentences
-time_bucket to_number try_aes_decrypt try_make_interval try_to_number vector_avg vector_sum""",
+time_bucket try_aes_decrypt try_make_interval vector_avg vector_sum""",
 }
 MISSING = frozenset(name for names in REASONS.values() for name in names.split())
 _TRANSLATED = frozenset({"if", "ifnull", "nvl", "nvl2", "date_part", "datepart", "case", "when", "between", "extract"})

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 
 from headrace.errors import HeadraceError, UnsupportedOnShared
 from headrace.model.schema import parse_type
@@ -64,10 +65,16 @@ def _row(generator: Generator) -> tuple[pa.Table, tuple[str, ...], list[str]]:
     return pa.table(dict(zip(names, arrays, strict=True))), tuple(kinds), names
 
 
+@pytest.fixture(scope="module")
+def generator() -> Generator:
+    return Generator()
+
+
 @pytest.mark.spark
 @pytest.mark.slow
-def test_an_operand_that_fails_beside_a_null_fails_where_it_does_in_spark(spark_of_the_run: Any) -> None:
-    generator = Generator()
+def test_an_operand_that_fails_beside_a_null_fails_where_it_does_in_spark(
+    spark_of_the_run: Any, generator: Generator
+) -> None:
     row, kinds, names = _row(generator)
     session = session_for_fuzzing(spark_of_the_run)
     session.conf.set("spark.sql.session.timeZone", TIME_ZONE)
@@ -88,8 +95,9 @@ def test_an_operand_that_fails_beside_a_null_fails_where_it_does_in_spark(spark_
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_call_is_null_beside_a_written_null_where_sparks_optimizer_says_so(spark_of_the_run: Any) -> None:
-    generator = Generator()
+def test_a_call_is_null_beside_a_written_null_where_sparks_optimizer_says_so(
+    spark_of_the_run: Any, generator: Generator
+) -> None:
     names, session = generator.columns.names, session_for_fuzzing(spark_of_the_run)
     rows, kinds = generator.columns.rows(5), tuple(generator.columns.kinds)
     Spark(session, rows, kinds, list(names.values()))
@@ -116,6 +124,47 @@ def test_a_call_is_null_beside_a_written_null_where_sparks_optimizer_says_so(spa
             if ours != theirs:
                 different.append(f"{text}: {planned[1]} here, {outputs.apply(n).toString()} in Spark")
     assert not different, "\n".join(different)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_null_without_a_type_is_taken_where_spark_takes_it_and_gives_sparks_type(
+    spark_of_the_run: Any, generator: Generator
+) -> None:
+    names, kinds = generator.columns.names, tuple(generator.columns.kinds)
+    session = session_for_fuzzing(spark_of_the_run)
+    Spark(session, generator.columns.rows(5), kinds, list(names.values()))
+    texts = set()
+    for key in generator.keys:
+        if key.startswith(("assert_true", "raise_error")):
+            continue  # they have no type themselves
+        case = generator.roots[key][0]
+        for null in range(len(case.kinds)):
+            used = [names[k] for k in case.kinds]
+            used[null] = "NULL"
+            texts.add(replaced(case.text, used))
+    accepted = [
+        (text, planned[0].ddl)
+        for text, planned in zip(
+            sorted(texts), plan_expressions(kinds, sorted(texts), list(names.values())), strict=True
+        )
+        if not isinstance(planned, HeadraceError)
+    ]
+    assert len(accepted) > 500
+
+    def different(some: list[tuple[str, str]]) -> list[str]:
+        try:
+            selected = ", ".join(f"{text} AS r{i}" for i, (text, _) in enumerate(some))
+            fields = session.sql(f"SELECT {selected} FROM v").schema.fields
+        except AnalysisException as problem:
+            if len(some) == 1:
+                return [f"{some[0][0]}: Spark refuses it: {problem}"]
+            middle = len(some) // 2
+            return different(some[:middle]) + different(some[middle:])
+        theirs = [parse_type(field.dataType.simpleString()).ddl for field in fields]
+        return [f"{text}: {ours} here, {t} in Spark" for (text, ours), t in zip(some, theirs, strict=True) if ours != t]
+
+    assert not [line for i in range(0, len(accepted), 50) for line in different(accepted[i : i + 50])]
 
 
 ROWS = pa.table({
@@ -147,10 +196,22 @@ def _values(text: str) -> list[Any]:
         ("nullif(b, a + 1)", [None, 0, 2]),
         ("coalesce(a, a + 1)", [2**31 - 1, None, 5]),
         ("concat(b, CAST(c AS INT))", [None, None, "27"]),
-        ("a + 1 + b", [FAILED, None, 8]),
+        ("a + 1 + b", [None, None, 8]),
         ("b + (a + 1)", [None, None, 8]),
         ("CAST(c AS INT) + b + a", [FAILED, None, 14]),
         ("coalesce(b, CAST('none' AS INT))", [FAILED, 0, 2]),
+        ("a + 1 + -1", [2**31 - 1, None, 5]),
+        ("a + -1 + b + 1", [None, None, 7]),
+        ("try_add(a + a, 1)", [None, None, 11]),
+        ("a + CAST('x' AS INT)", [FAILED, FAILED, FAILED]),
+        ("try_multiply(-CAST('x' AS INT), a)", [FAILED, FAILED, FAILED]),
+        ("map(1.5D, a)[bround(double('nan'), 2)]", [None, None, None]),
+        ("2 * (a * 0)", [0, None, 0]),
+        ("2 * (0 * try_multiply(2, a))", [0, None, 0]),
+        ("timestampadd(DAY, 1 DIV b, to_timestamp(c, 'yyyy')) IS NULL", [True, FAILED, FAILED]),
+        ("array_except(array(CAST(c AS INT)), array_append(CAST(NULL AS ARRAY<INT>), 1))", [FAILED, None, None]),
+        ("try_element_at(from_json('{\"a\": 1}', 'ARRAY<INT>'), b) < 0", [None, None, None]),
+        ("TRY_CAST(CAST(concat('294248-01-0', b + 1) AS DATE) AS TIMESTAMP) IS NULL", [True, True, True]),
         ("coalesce(assert_true(b > 1, CAST(1 / b AS STRING)), 'x')", [FAILED, FAILED, "x"]),
     ],
 )
@@ -209,6 +270,9 @@ def test_a_long_chain_of_operands_that_may_fail_stays_short() -> None:
         ("isnotnull(coalesce(to_date(c, 'yyyy'), to_date('no', 'yyyy')))", "TRUE"),
         ("isnull(format_string('%s', CAST(1 / b AS STRING)))", "FALSE"),
         ("unix_timestamp('no', 'yyyy') <=> NULL", "FALSE"),
+        ("(1 / b) + nullif(NULL, d)", "CAST(NULL AS DOUBLE)"),
+        ("isnull(map_from_entries(map_entries(map(c, 1 / b))))", "FALSE"),
+        ("a + CAST(c AS INT) + TRY_CAST('x' AS INT)", "CAST(NULL AS INTEGER)"),
     ],
 )
 def test_an_operand_that_sparks_optimizer_drops_is_not_evaluated(text: str, sql: str) -> None:

@@ -35,7 +35,6 @@ def test_the_advice_names_only_functions_that_work() -> None:
     [
         ("parse_json(a)", "from_json"),
         ("make_interval(1)", "make_dt_interval"),
-        ("to_number(a, '999')", "CAST"),
         ("xpath_string(a, 'b')", "regexp_extract"),
         ("user()", "literal"),
     ],

@@ -7,7 +7,7 @@ guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
-  Project k, a := agg0, b := (cast((100 * agg1) as DOUBLE) / cast(agg2 as DOUBLE))
+  Project k, a := agg0, b := (cast((agg1 * 100) as DOUBLE) / cast(agg2 as DOUBLE))
     Aggregate by [k] compute [agg0 := sum(((id * 2) + 1)), agg1 := sum(n), agg2 := count(*)]
       StreamScan s shared_required_schema=SOME [0 id, 3 k, 5 n]
 
@@ -37,7 +37,7 @@ ring 1 (in Spark's state store)
   outputs:
     k STRING = k0
     a BIGINT = (CAST(p1 AS BIGINT))
-    b DOUBLE = CASE WHEN (p0) IS NULL THEN NULL ELSE CASE WHEN CAST(p0 AS DOUBLE) = 0 AND CAST(multiply(100::BIGINT, (CAST(p2 AS BIGINT))) AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(multiply(100::BIGINT, (CAST(p2 AS BIGINT))) AS DOUBLE) / CAST(p0 AS DOUBLE) END END
+    b DOUBLE = CASE WHEN (p0) IS NULL THEN NULL ELSE CASE WHEN CAST(p0 AS DOUBLE) = 0 AND CAST(multiply((CAST(p2 AS BIGINT)), 100::BIGINT) AS DOUBLE) IS NOT NULL THEN error('DIVIDE_BY_ZERO') ELSE CAST(multiply((CAST(p2 AS BIGINT)), 100::BIGINT) AS DOUBLE) / CAST(p0 AS DOUBLE) END END
 
 watermark
   highest ts of the whole stream - 10 seconds

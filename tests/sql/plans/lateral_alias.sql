@@ -7,7 +7,7 @@ guarantees: nothing, because it has no sink
 host: shared (one stream, and every expression is on the verified list)
 
 logical plan
-  Project one := (id + 1), two := ((id + 1) * 2), three := (((id + 1) * 2) + (id + 1))
+  Project one := (id + 1), two := ((id + 1) * 2), three := ((((id + 1) * 2) + id) + 1)
     Filter (id > 0)
       StreamScan s shared_required_schema=SOME [0 id]
 
@@ -21,7 +21,7 @@ ring 0 (in the tasks that read the stream)
   outputs:
     one INT = add(c0, 1::INTEGER)
     two INT = multiply(add(c0, 1::INTEGER), 2::INTEGER)
-    three INT = CASE WHEN (c0) IS NULL THEN NULL ELSE add(multiply(add(c0, 1::INTEGER), 2::INTEGER), add(c0, 1::INTEGER)) END
+    three INT = add(add(multiply(add(c0, 1::INTEGER), 2::INTEGER), c0), 1::INTEGER)
 
 watermark
   highest ts of the whole stream - 10 seconds

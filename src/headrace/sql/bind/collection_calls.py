@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import WrongArguments
 from headrace.model.schema import (
     BIGINT,
+    BINARY,
     DATE,
     INT,
     STRING,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 ELEMENT = "element"
 """The function behind `a[i]` and `m[key]`. It has no name in SQL."""
 
+_INDEXES = "Index an ARRAY by a number, a MAP by a key, or a STRUCT by the name of a field as a literal."
+
 CallBinder = Callable[["ExprBinder", str, list[Expr], Apply], Expr | None]
 
 
@@ -46,9 +49,7 @@ def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) 
         return binder.call(ELEMENT, (subject, index if index.type == BIGINT else binder.coerce(index, INT)), at)
     if isinstance(subject.type, Map):
         return _keyed(binder=binder, name=ELEMENT, subject=subject, key=index, at=at)
-    binder.mismatch(
-        f"{subject.type} cannot be indexed by {index.type}", "Index an ARRAY by a number, or a MAP by a key.", at
-    )
+    binder.mismatch(f"{subject.type} cannot be indexed by {index.type}", _INDEXES, at)
 
 
 def _keyed(binder: ExprBinder, name: str, subject: Expr, key: Expr, at: TextRange) -> Expr:
@@ -67,6 +68,8 @@ def _element_at(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
         return None
     if isinstance(args[0].type, Map):
         return _keyed(binder=binder, name=name, subject=args[0], key=args[1], at=node.at)
+    if args[1].type == VOID:
+        binder.mismatch("the index is INT, this is NULL without a type", "Write CAST(NULL AS INT).", args[1].at)
     return None
 
 
@@ -142,6 +145,8 @@ def _two_arrays(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
 
 def _concat(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     if not any(isinstance(a.type, Array) for a in args):
+        if any(a.type == BINARY for a in args) and any(a.type != BINARY for a in args):
+            return binder.call(name, tuple(binder.coerce(a, STRING) for a in args), node.at)  # like Spark
         return None
     if any(a.type == VOID for a in args):
         binder.mismatch("concat of an ARRAY and NULL has no type", "Cast the NULL to the type of the array.", node.at)

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
+from headrace.model.schema import DATE, INT
 from headrace.sql.parse.intervals import interval_text
 from headrace.sql.parse.syntax import (
     Aliased,
@@ -23,6 +24,7 @@ from headrace.sql.parse.syntax import (
     Star,
     Subscript,
 )
+from headrace.sql.plan.expr import Call, Expr, FieldOf
 
 _PREFIX = {"not": "NOT ", "negative": "- ", "positive": "+ "}
 # Spark's own spelling of some functions, and the arguments that it adds.
@@ -32,6 +34,13 @@ _CAPITAL = frozenset([
     "rlike", "sec", "signum", "sin", "sinh", "sqrt", "tan", "tanh",
 ])  # fmt: skip
 _TIME = "yyyy-MM-dd HH:mm:ss"
+_VARIABLE = "namedlambdavariable()"
+_IDENTITY = f"lambdafunction({_VARIABLE}, {_VARIABLE})"
+_COMPARATOR = (
+    f"lambdafunction((IF((({_VARIABLE} IS NULL) AND ({_VARIABLE} IS NULL)), 0, (IF(({_VARIABLE} IS NULL), 1, "
+    f"(IF(({_VARIABLE} IS NULL), -1, (IF(({_VARIABLE} < {_VARIABLE}), -1, "
+    f"(IF(({_VARIABLE} > {_VARIABLE}), 1, 0)))))))))), {_VARIABLE}, {_VARIABLE})"
+)
 _ADDED: dict[tuple[str, int], tuple[str, ...]] = {
     ("round", 1): ("0",), ("bround", 1): ("0",), ("split", 2): ("-1",), ("locate", 2): ("1",), ("position", 2): ("1",),
     ("overlay", 3): ("-1",), ("percentile", 2): ("1",), ("percentile_approx", 2): ("10000",),
@@ -44,6 +53,7 @@ _ADDED: dict[tuple[str, int], tuple[str, ...]] = {
     ("rpad", 2): (" ",), ("sort_array", 1): ("true",), ("vector_norm", 1): ("2.0",), ("vector_normalize", 1): ("2.0",),
     ("make_dt_interval", 0): ("0", "0", "0", "0.000000"), ("make_dt_interval", 1): ("0", "0", "0.000000"),
     ("make_dt_interval", 2): ("0", "0.000000"), ("make_dt_interval", 3): ("0.000000",),
+    ("aggregate", 3): (_IDENTITY,), ("reduce", 3): (_IDENTITY,), ("array_sort", 1): (_COMPARATOR,),
     ("make_ym_interval", 0): ("0", "0"), ("make_ym_interval", 1): ("0",),
 }  # fmt: skip
 _TRIMS = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}
@@ -58,13 +68,29 @@ def column_name(node: Node) -> str:
     """The output name of an unaliased select item."""
     if isinstance(node, Name):
         return node.parts[-1]
-    if isinstance(node, Dot):
+    if isinstance(node, Dot) and _is_path(node):
         return node.field
-    if isinstance(node, CastTo) and isinstance(node.input, Name | Dot):
+    if isinstance(node, CastTo) and _is_path(node.input):
         return column_name(node.input)
-    if isinstance(node, Apply) and node.name in _CASTS and isinstance(node.args[0], Name | Dot):
+    if isinstance(node, Apply) and node.name in _CASTS and _is_path(node.args[0]):
         return column_name(node.args[0])
     return pretty(node)
+
+
+def _is_path(node: Node) -> bool:
+    """True if `node` names a column, or a field of one."""
+    return isinstance(node, Name) or (isinstance(node, Dot) and _is_path(node.input))
+
+
+def typed_name(node: Node, expr: Expr) -> str:
+    """As `column_name`, for an item whose type Spark prints: a field of a STRUCT, and a DATE and days."""
+    if isinstance(node, Subscript) and isinstance(expr, FieldOf):
+        return f"{pretty(node.input)}.{pretty(node.index)}"
+    if not isinstance(node, Apply) or not isinstance(expr, Call) or expr.name not in ("+", "-") or expr.type != DATE:
+        return column_name(node)
+    if expr.args[1].type != INT or _is_interval(node.args[1]):
+        return column_name(node)
+    return f"{'date_add' if expr.name == '+' else 'date_sub'}({', '.join(map(pretty, node.args))})"
 
 
 def pretty(node: Node) -> str:
@@ -80,9 +106,8 @@ def pretty(node: Node) -> str:
     if isinstance(node, Dot):
         return f"{pretty(node.input)}.{node.field}"
     if isinstance(node, LambdaFunction):
-        variable = "namedlambdavariable()"
-        body = pretty(renamed(node.body, {p.lower(): variable for p in node.params}))
-        return f"lambdafunction({body}{f', {variable}' * len(node.params)})"
+        body = pretty(renamed(node.body, {p.lower(): _VARIABLE for p in node.params}))
+        return f"lambdafunction({body}{f', {_VARIABLE}' * len(node.params)})"
     if isinstance(node, Aliased):
         return f"{pretty(node.value)} AS {node.alias}"
     if isinstance(node, Subscript):
@@ -126,6 +151,8 @@ def _renamed_part(value: Any, names: dict[str, str]) -> Any:
 def _constant(node: Constant) -> str:
     if node.kind in ("date", "timestamp", "timestamp_ntz"):
         return f"{node.kind.upper()} '{node.text}'"
+    if node.kind == "binary":
+        return f"X'{node.text.upper()}'"
     if node.kind != "number":
         return {"null": "NULL", "boolean": node.text.lower()}.get(node.kind, node.text)
     digits = node.text.lower().removesuffix("bd")
@@ -158,6 +185,8 @@ def _written(node: Apply, args: list[str]) -> str | None:
         return f"between({value}, {low}, {pretty(node.args[1].args[1])})"
     if node.written == "is not null" and isinstance(node.args[0], Apply):
         return f"({pretty(node.args[0].args[0])} IS NOT NULL)"
+    if node.written in ("likeany", "likeall", "notlikeany", "notlikeall"):
+        return f"{node.written}({_matched(node)})"
     if node.written in ("<<", ">>", ">>>"):
         return f"({args[0]} {node.written} {args[1]})"
     if node.written == "extract":
@@ -183,12 +212,35 @@ def _written(node: Apply, args: list[str]) -> str | None:
     if node.name == "if":
         return f"(IF({', '.join(args)}))"
     if node.name in ("timestampadd", "timestampdiff"):
-        return f"{node.name}({args[0].upper()}, {', '.join(args[1:])})"
+        return f"{node.name}({', '.join(args)})"
+    if node.name == "try_make_timestamp" and len(args) == 7:
+        return f"{node.name}({', '.join(args[:6])})"
+    if node.name in ("to_char", "to_varchar") and len(args) == 2:
+        return _to_char(node.name, args)
     if node.name == "log":
         return f"LOG({', '.join(['E()', *args] if len(args) == 1 else args)})"
     if node.name in ("first", "last", "first_value", "last_value", "any_value"):
         return f"{node.name}({args[0]})" if args and node.where is None else None
     return None
+
+
+def _to_char(name: str, args: list[str]) -> str:
+    """Spark prints the function that to_char stands for."""
+    word = args[1].lower()
+    if word in ("hex", "base64"):
+        return f"{word if name == 'to_char' else name}({args[0]})"
+    if word == "utf-8":
+        return f"{'decode' if name == 'to_char' else name}({args[0]}, {args[1]})"
+    return f"date_format({args[0]}, {args[1]})"
+
+
+def _matched(node: Apply) -> str:
+    """What LIKE ANY or LIKE ALL matches. Spark prints no patterns, and matches small letters for ILIKE."""
+    first: Node = node
+    while isinstance(first, Apply) and first.name not in ("like", "ilike"):
+        first = first.args[0]
+    assert isinstance(first, Apply)
+    return f"lower({pretty(first.args[0])})" if first.name == "ilike" else pretty(first.args[0])
 
 
 def _operator(node: Apply, args: list[str]) -> str | None:

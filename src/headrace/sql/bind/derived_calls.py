@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array
+from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array
 from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
 from headrace.sql.bind.interval_calls import bind_maker
 from headrace.sql.bind.operand_types import bind_binary
 from headrace.sql.functions.fallibility import throws
 from headrace.sql.functions.interval_functions import MAKERS
+from headrace.sql.functions.number_formats import number_format
 from headrace.sql.functions.try_functions import TRIED
 from headrace.sql.parse.syntax import Apply
 from headrace.sql.plan.expr import Call, CaseWhen, Expr, Literal
@@ -56,7 +57,9 @@ def _null_if_zero(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
     zero = _zero(args, node)
     if zero is None:
         return None
-    value = binder.coerce(args[0], INT) if args[0].type == VOID else args[0]
+    value = args[0]
+    if value.type == VOID:
+        return value
     equal = bind_binary(binder=binder, name="=", left=value, right=zero, at=node.at)
     nothing = Literal(value.type, None, at=node.at)
     return CaseWhen(value.type, ((equal, nothing),), value, at=node.at)
@@ -76,7 +79,7 @@ def _pmod(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr 
     kind = wider(args[0].type, args[1].type)
     if kind is None or not (is_numeric(kind) or kind == VOID):
         return None
-    both = binder.common(args, name, node.at) if kind != VOID else [binder.coerce(a, INT) for a in args]
+    both = binder.common(args, name, node.at) if kind != VOID else [binder.coerce(a, DOUBLE) for a in args]
     return binder.call(name, tuple(both), node.at)
 
 
@@ -94,9 +97,25 @@ def _to_char(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Ex
     """to_char of a time is date_format."""
     if len(args) == 2 and args[0].type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
         return binder.call("date_format", (binder.coerce(args[0], TIMESTAMP), args[1]), node.at)
+    if len(args) == 2 and args[0].type == VOID:
+        binder.mismatch(f"{name} of NULL without a type", "Write CAST(NULL AS ...) with the type.", node.at)
     if len(args) == 2 and is_numeric(args[0].type):
         binder.unsupported(f"{name} of a number", "Use format_number or format_string.", node.at)
     return None
+
+
+def _to_number(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """The format is a literal and says how many digits the result has."""
+    if len(args) != 2:
+        return None
+    written = args[1].value if isinstance(args[1], Literal) and args[1].type == STRING else None
+    form = None if written is None else number_format(written)
+    if form is None:
+        binder.unsupported(
+            f"{name} with this format", "Write a literal such as '999,999.99', 'S99.9' or '$9,990'.", args[1].at
+        )
+    call = binder.call(name, (binder.coerce(args[0], STRING), args[1]), node.at)
+    return call if isinstance(call, Literal) else Call(form.type, name, call.children, at=node.at)
 
 
 def _unix_now(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
@@ -152,6 +171,8 @@ _HANDLERS: dict[str, CallBinder] = {
     "try_to_binary": _whole_attempt,
     "hmac": _hmac,
     "unix_timestamp": _unix_now,
+    "to_number": _to_number,
+    "try_to_number": _to_number,
     "decode": _decode,
     "concat_ws": _concat_ws,
     **dict.fromkeys(TRIED, _tried),

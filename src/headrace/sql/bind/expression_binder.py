@@ -27,6 +27,7 @@ from headrace.model.schema import (
     TIMESTAMP_NTZ,
     DataType,
     Decimal,
+    Struct,
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
@@ -305,7 +306,10 @@ class ExprBinder:
         return CaseWhen(values[0].type, branches, otherwise, at=node.at)
 
     def _subscript(self, node: Subscript) -> Expr:
-        return bind_element(self, self.bind(node.input), self.bind(node.index), node.at)
+        subject = self.bind(node.input)
+        if isinstance(subject.type, Struct) and isinstance(node.index, Constant) and node.index.kind == "string":
+            return field_of(subject, node.index.text, self.span(node.at), node.at)
+        return bind_element(self, subject, self.bind(node.index), node.at)
 
     # --- functions ------------------------------------------------------------------------------
 

@@ -54,6 +54,8 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
         binder.mismatch(f"DIV needs whole numbers, not {left.type} and {right.type}", advice, at)
     if name == "div" and not isinstance(kind, Decimal):
         return binder.call(name, (binder.coerce(left, BIGINT), binder.coerce(right, BIGINT)), at)
+    if name == "/" and left.type == VOID and isinstance(kind, Decimal):
+        return binder.call(name, (binder.coerce(left, DOUBLE), binder.coerce(right, DOUBLE)), at)
     if isinstance(kind, Decimal):
         left = binder.coerce(left, right.type) if left.type == VOID else left
         right = binder.coerce(right, left.type) if right.type == VOID else right

@@ -37,6 +37,9 @@ _DATE_PARTS = {
 }  # fmt: skip
 
 
+_FIRST_OF = ("greatest", "least", "coalesce", "ifnull", "nvl")
+
+
 def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     """Binds operators and functions whose operand types do not follow a table of types. None for all others."""
     at = node.at
@@ -47,6 +50,8 @@ def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
         return binder.call(name, (left, right), at)
     if name == "not" and node.operator:
         return binder.call(name, (binder.boolean(args[0], name),), at)
+    if name in _FIRST_OF and args and all(isinstance(a, Literal) and a.type == VOID for a in args):
+        return args[0]  # without a type, like in Spark
     if name in ("greatest", "least") and len(args) > 1:
         return binder.call(name, tuple(binder.common(args, name.upper(), at, tightest)), at)
     if name == "nullif" and len(args) == 2:
@@ -88,6 +93,8 @@ def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
 def _nullif(binder: ExprBinder, value: Expr, other: Expr, at: TextRange) -> Expr:
     """NULL where both are equal, as their common type. The result has the type of the first, as it is."""
     left, right = binder.common([value, other], "NULLIF", at)
+    if isinstance(value, Literal) and value.value is None:  # Spark's optimizer evaluates nothing then
+        return value
     if left.type == value.type:
         return binder.call("nullif", (left, right), at)
     null = Literal(value.type, None, at=at)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from headrace.base.unknown import unknown
 from headrace.errors import TypeMismatch, UnknownFunction, WrongArguments
-from headrace.model.schema import BINARY, BOOLEAN, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, parse_type
+from headrace.model.schema import BINARY, BOOLEAN, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, parse_type
 from headrace.sql.bind.derived_calls import DERIVED
 from headrace.sql.functions import ALIASES, FUNCTIONS, find, spark_functions
 from headrace.sql.functions.aggregate_functions import AGGREGATE_NAMES
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 # Spark casts no argument of these.
 _EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
+# Nor a NULL without a type of these.
+_NO_VOID = ("bitmap_count",)
+_VOID_AS = ("STRING", "DOUBLE", "INT")
 _TEXTUAL = (
     "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ",
 )  # fmt: skip
@@ -36,7 +40,7 @@ def bind_overload(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
     kinds = [a.type for a in args]
     if find(name, kinds) is not None and VOID not in kinds:
         return binder.call(name, tuple(args), node.at)
-    for overload in overloads:
+    for overload in _by_preference(overloads, kinds):
         coerced = _fit(binder, overload, args)
         if coerced is not None:
             return binder.call(name, coerced, node.at)
@@ -50,11 +54,32 @@ def bind_overload(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
     raise TypeMismatch(f"{node.name} does not take {given}", advice=f"It takes {takes}.", span=binder.span(node.at))
 
 
+def _by_preference(overloads: Sequence[Overload], kinds: Sequence[DataType]) -> Sequence[Overload]:
+    """The overloads in the order in which Spark would choose. A NULL without a type is a STRING, a DOUBLE or an INT
+    where the function takes one, and the other arguments are cast only if they must be."""
+    if VOID not in kinds:
+        return overloads
+
+    def rank(overload: Overload) -> tuple[int, ...]:
+        params = [overload.param(i) for i in range(len(kinds))]
+        cast = sum(kind != VOID and type_class(kind) != param for kind, param in zip(kinds, params, strict=True))
+        void = (
+            _VOID_AS.index(param) if param in _VOID_AS else len(_VOID_AS)
+            for kind, param in zip(kinds, params, strict=True)
+            if kind == VOID
+        )
+        return cast, *void
+
+    return sorted(overloads, key=rank)
+
+
 def _fit(binder: ExprBinder, overload: Overload, args: list[Expr]) -> tuple[Expr, ...] | None:
     """The arguments, cast to the types of the overload. None if Spark does not cast them implicitly."""
     if len(args) < len(overload.params) or (len(args) > len(overload.params) and not overload.variadic):
         return None
     if overload.name in _EXACT and any(arg.type != VOID for arg in args):
+        return None
+    if overload.name in _NO_VOID and any(arg.type == VOID for arg in args):
         return None
     fitted: list[Expr] = []
     for position, arg in enumerate(args):

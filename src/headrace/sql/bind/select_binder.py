@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import MisplacedAggregate, TypeMismatch, UnsupportedOnShared
-from headrace.sql.bind.column_names import column_name
+from headrace.sql.bind.column_names import column_name, typed_name
 from headrace.sql.bind.expression_binder import GENERATORS, ExprBinder
 from headrace.sql.bind.generator_calls import bind_generator, refuse_several
 from headrace.sql.bind.grouping_sets import SET_NUMBER, AboveSets, keys_of_sets, with_set_numbers
@@ -78,7 +78,7 @@ class SelectBinder:
         if item.alias is not None:
             alias = item.alias.lower()
             self.exprs.earlier[alias] = None if alias in self.exprs.earlier else expr
-        return Named(_name(item), expr)
+        return Named(typed_name(item.value, expr) if item.alias is None else item.alias, expr)
 
     # --- select list ----------------------------------------------------------------------------
 

@@ -44,9 +44,16 @@ def sorted_by(array: str, kind: DataType, descending: bool, nulls_first: bool) -
     """`array` in Spark's order. Equal elements (0.0 and -0.0) keep their order."""
     assert isinstance(kind, Array)
     inner = kind.element
-    if not is_nested(inner):
-        nulls = "FIRST" if nulls_first else "LAST"
-        return f"list_sort({array}, '{'DESC' if descending else 'ASC'}', 'NULLS {nulls}')"
+    nulls, way = "FIRST" if nulls_first else "LAST", "DESC" if descending else "ASC"
+    plain = f"list_sort({array}, '{way}', 'NULLS {nulls}')"
+    if inner in (FLOAT, DOUBLE):  # DuckDB sorts the lists of many rows at once, and 0.0 and -0.0 in any order
+        placed = _sorted_by_place(array, inner, descending, nulls_first)
+        return f"CASE WHEN len(list_filter({array}, lambda x_1: x_1 = 0)) > 1 THEN {placed} ELSE {plain} END"
+    return _sorted_by_place(array, inner, descending, nulls_first) if is_nested(inner) else plain
+
+
+def _sorted_by_place(array: str, inner: DataType, descending: bool, nulls_first: bool) -> str:
+    """As `sorted_by`. The place of an element decides between equal ones."""
     null = ("1", "0") if nulls_first == descending else ("0", "1")
     x, i = "x_1", "x_2"
     place = f"-{i}" if descending else i

@@ -258,7 +258,7 @@ def _table() -> dict[tuple[str, str], CastText]:
     table["TIMESTAMP", "DATE"] = lambda text, way: f"CAST({in_zone(text)} AS DATE)"
     table["TIMESTAMP_NTZ", "DATE"] = _plain
     table["DATE", "TIMESTAMP_NTZ"] = _plain
-    table["DATE", "TIMESTAMP"] = lambda text, way: instant_of(f"CAST({text} AS TIMESTAMP)")
+    table["DATE", "TIMESTAMP"] = lambda text, way: instant_of(way.to(text, "TIMESTAMP"))
     table["TIMESTAMP", "TIMESTAMP_NTZ"] = lambda text, way: in_zone(text)
     table["TIMESTAMP_NTZ", "TIMESTAMP"] = lambda text, way: instant_of(text)
     table["TIMESTAMP", "DECIMAL"] = _decimal_from_moment

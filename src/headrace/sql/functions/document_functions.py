@@ -95,7 +95,8 @@ def _time(text: str, kind: DataType) -> str:
 
 def _from_json(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     structure = quoted(json.dumps(_structure(result)))
-    read = f"json_transform_strict(hr_from_json({args[0]}, {quoted(result.ddl)}), {structure})"
+    # With a type: DuckDB's own result has none where the text is a constant that is NULL.
+    read = f"CAST(json_transform_strict(hr_from_json({args[0]}, {quoted(result.ddl)}), {structure}) AS {result.duckdb})"
     return let(read, lambda found: _finished(found, result)) if _differs(result) else read
 
 

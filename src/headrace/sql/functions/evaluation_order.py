@@ -85,6 +85,9 @@ _ALL_OPERANDS = frozenset([
     "zip_with", "|", "||", "~"
 ])  # fmt: skip
 
+# Spark knows that no element of the array that they return is NULL.
+_FULL_ARRAYS = frozenset(["map_entries", "map_keys", "arrays_zip", "array_compact", "sequence", "json_object_keys"])
+
 # Their SQL is a CASE that may leave an operand unevaluated that Spark evaluates.
 _SKIPPING = frozenset(["array_repeat", "log", "replace", "overlay", "timestampdiff"])
 
@@ -136,6 +139,11 @@ def is_never_null(overload: Overload, inside: Sequence[bool]) -> bool:
     if places is not None:
         return all(inside[place] for place in places)
     return overload.name in _ALL_OPERANDS and all(inside)
+
+
+def element_is_never_null(overload: Overload, inside: Sequence[bool]) -> bool:
+    """True if Spark knows that no element of the array that a function returns is NULL."""
+    return overload.name in _FULL_ARRAYS or (overload.name == "array" and all(inside))
 
 
 def cast_is_never_null(source: DataType, target: DataType) -> bool:

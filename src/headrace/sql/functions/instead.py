@@ -6,7 +6,6 @@ import re
 
 _INSTEAD: tuple[tuple[str, str], ...] = (
     ("make_interval|try_make_interval", "Use make_dt_interval(days, hours, minutes, seconds) or make_ym_interval()."),
-    ("(try_)?to_number", "Remove separators with replace(), and use CAST(... AS DECIMAL)."),
     ("from_csv|schema_of_csv", "Use split_part(), and cast the parts."),
     ("to_csv", "Use concat_ws()."),
     ("(try_)?parse_json|.*variant.*", "Use from_json() or get_json_object()."),

@@ -72,7 +72,7 @@ class CallParser:
             )
             cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
         if name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and args[0].parts[0].lower() in _STEP_UNITS:
-            name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0].lower())
+            name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0])
         return Apply(
             at=(token.start, cursor.previous_end),
             name=name,

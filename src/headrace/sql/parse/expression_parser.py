@@ -145,7 +145,9 @@ class _Expressions:
         found = nodes[0]
         for node in nodes[1:]:
             found = self._binary(joined, found, node)
-        return found
+        if not isinstance(found, Apply) or any(not isinstance(p, Constant) or p.kind == "null" for p in patterns):
+            return found
+        return replace(found, written=f"{'not' if negated else ''}like{'all' if joined == 'and' else 'any'}")
 
     def bit_or(self) -> Node:
         left = self.bit_xor()

@@ -33,6 +33,19 @@ def read_fields(shape: Shape) -> Shape:
     return _with_columns(shape, column, _view(shape, found))
 
 
+def with_fields(expr: Expr, schema: Schema) -> Expr:
+    """An expression over the columns of the records, with each field that it reads of a STRUCT column as a column of
+    its own. A STRUCT column that it also reads as a whole stays whole."""
+    read = set(_reads(expr, schema))
+    found = {i for i in read if i >= NESTED and nested_fields(schema)[i - NESTED].column not in read}
+
+    def column(part: Expr) -> Expr | None:
+        index = _index(part, schema)
+        return ColumnRef(part.type, index, _text(part), at=part.at) if index is not None and index in found else None
+
+    return transform(expr, column) if found else expr
+
+
 def _expressions(shape: Shape) -> Iterator[Expr]:
     """The expressions over the columns of the stream."""
     if shape.filter is not None:

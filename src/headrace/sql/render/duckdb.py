@@ -128,14 +128,39 @@ def _render_call(expr: Call, column: ColumnText) -> str:
     branches: dict[str, str] = {}
     for null, before in _guards(guarded, column):
         branches.setdefault(null, f" WHEN {null} THEN {before}")
-    first = 0 if len(expr.args) > 1 and skips(overload, expr.args) else 1
-    if len(expr.args) > 1 and (first == 0 or begins_later(overload, expr.args)):
-        for operand, arg in zip(expr.args[first:], args[first:], strict=True):
-            if throws(operand) and not isinstance(operand, Lambda):
-                # Never true. Rows that come here evaluate the operand, although the function's own CASE may skip it.
-                branches.setdefault(arg, f" WHEN (({arg}) IS NULL) IS NULL THEN NULL")
+    for i in _forced(expr, overload, operands):
+        # Never true. Rows that come here evaluate the operand, although the function's own CASE may skip it.
+        branches.setdefault(args[i], f" WHEN (({args[i]}) IS NULL) IS NULL THEN NULL")
     text = _written(expr, overload, args)
     return _checked(f"CASE{''.join(branches.values())} ELSE {text} END" if branches else text, expr)
+
+
+def _forced(expr: Call, overload: Overload, operands: list[Expr]) -> Iterator[int]:
+    """The operands that may fail and that the SQL of the function may leave unevaluated where Spark evaluates them."""
+    if len(expr.args) < 2:
+        return
+    all_of_them, all_but_first = skips(overload, expr.args), begins_later(overload, expr.args)
+    for i, operand in enumerate(expr.args):
+        if not throws(operand) or isinstance(operand, Lambda):
+            continue
+        if all_of_them or (all_but_first and i) or (operand in operands and _is_late(expr, overload, operands, i)):
+            yield i
+
+
+def _is_late(expr: Call, overload: Overload, operands: list[Expr], place: int) -> bool:
+    """True if an operand that Spark evaluates later stands before this one in the SQL of the function. DuckDB does not
+    evaluate the other operands of a call where all values of the first that it sees at once are NULL."""
+    later = [
+        i
+        for operand in operands[operands.index(expr.args[place]) + 1 :]
+        for i, arg in enumerate(expr.args)
+        if arg is operand and not (isinstance(arg, Literal) and arg.value is not None)
+    ]
+    if not later:
+        return False
+    marks = [render_literal(a) if isinstance(a, Literal) else f"mark{i}\0" for i, a in enumerate(expr.args)]
+    text = _written(expr, overload, marks)
+    return any(-1 < text.find(marks[i]) < text.find(marks[place]) for i in later)
 
 
 def _overload(expr: Call) -> Overload:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
-import math
 from typing import Any
 
 import duckdb
@@ -26,7 +25,12 @@ from headrace.model.schema import (
 )
 from headrace.sql.functions import find
 from headrace.sql.functions.evaluate import evaluate
-from headrace.sql.functions.evaluation_order import cast_is_never_null, is_never_null, is_null_beside_null
+from headrace.sql.functions.evaluation_order import (
+    cast_is_never_null,
+    element_is_never_null,
+    is_never_null,
+    is_null_beside_null,
+)
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
 from headrace.sql.plan.limits import check_time
@@ -34,6 +38,7 @@ from headrace.sql.plan.logical import Aggregate, Filter, Generate, Named, Plan, 
 from headrace.sql.plan.types import Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
+from headrace.sql.rules.constant_terms import constant_last
 
 # Larger values stay calls: the plan travels to every task.
 FOLDED_BYTES = 8192
@@ -88,6 +93,17 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         return fold(Call(BOOLEAN, "isnull", (other,), at=expr.at), ctx)
     if isinstance(expr, Call) and expr.name in ("isnull", "isnotnull") and _is_never_null(children[0]):
         return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
+    split = constant_last(expr) if isinstance(expr, Call) else None
+    if isinstance(expr, Call) and split is not None:
+        constant = fold(split[1], ctx)
+        constant = constant if isinstance(constant, Literal) else _evaluate(split[1], ctx)
+        if isinstance(constant, Literal) and constant.value is None:
+            return constant
+        if isinstance(constant, FailingConstant):  # Spark evaluates it first
+            return FailingConstant(expr.type, constant.cause, constant.said, at=expr.at)
+        if split != expr.args:
+            expr = expr.with_children((split[0], constant))
+            children = expr.children
     new = tuple(fold(child, ctx) for child in children)
     if not _same(new, children):
         expr = expr.with_children(new)
@@ -129,7 +145,18 @@ def _is_never_null(expr: Expr) -> bool:
     if not isinstance(expr, Call):
         return False
     overload = find(expr.name, [a.type for a in expr.args])
-    return overload is not None and is_never_null(overload, [_is_never_null(a) for a in expr.args])
+    if overload is None:
+        return False
+    inside = [_is_never_null(a) for a in expr.args]
+    if overload.name == "map_from_entries":
+        return all(inside) and _has_no_null(expr.args[0])
+    return is_never_null(overload, inside)
+
+
+def _has_no_null(expr: Expr) -> bool:
+    """True if Spark knows that no element of an array is NULL."""
+    overload = find(expr.name, [a.type for a in expr.args]) if isinstance(expr, Call) else None
+    return overload is not None and element_is_never_null(overload, [_is_never_null(a) for a in expr.children])
 
 
 def _logic(expr: Call) -> Expr:
@@ -167,15 +194,19 @@ def _case(expr: CaseWhen) -> Expr:
 def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
     """The value as a literal, computed by DuckDB like at run time. A long value stays a call. Raises ValueTooLarge when
     it would exceed the limit for values."""
-    if isinstance(expr.type, Hidden | Array | Map | Struct):
+    if isinstance(expr.type, Hidden):
         return expr
     made = growth_of(outputs=(), others=(expr,), where=None, column=_no_column, names=lambda column: (), span=ctx.span)
     if made.fixed > FOLDED_BYTES:
         return expr
+    nested = isinstance(expr.type, Array | Map | Struct)
+    text = f"CAST({render(expr, _no_column)} AS {expr.type.duckdb})"
     try:
-        raw = evaluate(f"CAST({render(expr, _no_column)} AS {expr.type.duckdb})", ctx.meaning.time_zone)
+        raw = evaluate(f"({text}) IS NULL" if nested else text, ctx.meaning.time_zone)
     except duckdb.Error as problem:
         return FailingConstant(expr.type, expr, said(problem), at=expr.at)
+    if nested:  # DuckDB drops what stands beside a NULL, so it must be known
+        return Literal(expr.type, None, at=expr.at) if raw else expr
     value = _from_wire(expr, raw)
     return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)
 
@@ -194,7 +225,7 @@ def _from_wire(expr: Expr, value: Any) -> Any:
         delta = value - epoch
         return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
     if expr.type in (FLOAT, DOUBLE):
-        return value if math.isfinite(value) else NotImplemented
+        return value
     if expr.type == STRING:
         return value if value.isprintable() else NotImplemented
     if expr.type == BINARY:
