@@ -27,7 +27,7 @@ from headrace.errors import (
 from headrace.stores.store_options import AZURE, GCS, HDFS, S3, StoreAccess
 
 CONNECT_SECONDS, ANSWER_SECONDS, ATTEMPTS = 5.0, 30.0, 3
-_COLOUR = re.compile(r"\x1b\[\d*m")  # delta-rs draws its errors
+_COLOUR = re.compile(r"\x1b\[\d*m")  # delta-rs writes its errors in colour
 _UNREACHABLE = re.compile(
     r"NETWORK_CONNECTION|REQUEST_TIMEOUT|SLOW_DOWN|SERVICE_UNAVAILABLE|THROTTLING|Could not connect|Couldn't connect|"
     r"Could ?n.t resolve|timed out|Connection refused|Connection reset|error sending request"
