@@ -41,7 +41,7 @@ from headrace.state.state_dir import directory_name
 FORMAT = "arrow"
 # The hosts that commit their rows with the epochs of the stream below, and so know its watermark.
 FEEDING = frozenset({"shared", "epoch"})
-# The options that a user may set. What the hub sets itself is no option of a statement, and no record is ever bad.
+# The options that a user may set. The hub sets the others itself, and records of such a stream are never bad.
 _SETTABLE = (
     *(o for o in SOURCES[DERIVED].options if o.name not in ("pipeline", "event_time")),
     *(o for o in STREAM_OPTIONS if o.name != "dead_letter_sink"),
