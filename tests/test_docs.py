@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import re
 import subprocess
@@ -29,6 +30,12 @@ PROSE_PATH = re.compile(r"(?<![\w./-])(?:(?:src|docs|tests|bench|examples|script
 AMBIGUOUS = {"hub", "spark", "state", "stream"}
 ROOMS = "|".join(sorted({path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in modules()} - AMBIGUOUS))
 ROOM_DOTTED = re.compile(rf"`((?:{ROOMS})(?:\.\w+)+)`")
+# A class in backquotes, and the error classes that follow "Raises".
+QUOTED_CLASS = re.compile(r"`(_?[A-Z]\w*[a-z]\w*)[`.(]")
+RAISED = re.compile(r"\b[Rr]aises? ([^.;:]*)")
+ERROR_CLASS = re.compile(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b")
+CLASS = re.compile(r"^\s*(?:class )?(_?[A-Z]\w*)(?: = |: |\(|:)", re.MULTILINE)  # also type aliases
+OF_LIBRARIES = {"AnalysisException", "KafkaException"}
 MAKE = re.compile(r"make ([a-z-]+)\b")
 
 
@@ -105,6 +112,18 @@ def test_every_dotted_name_that_a_docstring_or_comment_uses_can_be_imported() ->
     assert [f"{where}: {name}" for name, where in sorted(used) if not _resolves(name)] == []
 
 
+def classes_in(text: str) -> set[str]:
+    """The classes that a docstring or comment names."""
+    raised = {name for names in RAISED.findall(text) for name in ERROR_CLASS.findall(names)}
+    return {*QUOTED_CLASS.findall(text), *raised}
+
+
+def test_every_class_that_a_docstring_or_comment_names_exists() -> None:
+    known = {name for path in modules() for name in CLASS.findall(path.read_text(encoding="utf-8"))}
+    known |= {*dir(builtins), *OF_LIBRARIES}
+    assert [f"{ids(path)}: {name}" for path in modules() for name in classes_in(prose(path)) - known] == []
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=ids)
 def test_every_make_target_that_a_document_uses_exists(path: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -150,3 +169,5 @@ def test_the_check_itself_finds_names_that_do_not_exist() -> None:
     assert _resolves("headrace.errors.Span.caret")
     assert PROSE_PATH.findall("see docs/no.md, (ring9/no.py) and no.py.") == ["docs/no.md", "ring9/no.py", "no.py"]
     assert ROOM_DOTTED.findall("`errors.Nothing`") == ["errors.Nothing"]
+    named = classes_in("`Draft`, `Plan.text` of `NoClass(1)`. Raises NotThere, or GoneBad; no OSError here.")
+    assert named == {"Draft", "Plan", "NoClass", "NotThere", "GoneBad"}

@@ -27,11 +27,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def drop_after(hub: Hub, reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drop pipeline q with its stream t, and a sink, when the catalog was read so many times."""
-    left = [reads]
+    left, declared = [reads], Hub.catalog.fget
+    assert declared is not None
 
     def catalog(hub: Hub) -> Catalog:
         left[0] -= 1
-        found = hub._reconciler.catalog
+        found: Catalog = declared(hub)
         if left[0] == 0:
             hub.sql("DROP PIPELINE q; DROP STREAM t; DROP SINK unused")
         return found

@@ -29,13 +29,13 @@ def culprits(url: str | None) -> list[tuple[str, str]]:
 
 
 def test_a_hub_is_not_ready_while_a_pipeline_starts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned, wait = threading.Event(), served.mini._wait_planned
+    planned, wait = threading.Event(), served.mini.wait_planned
 
     def slow(query: ManagedQuery, version: int) -> None:
         assert planned.wait(30)
         wait(query, version)
 
-    monkeypatch.setattr(served.mini, "_wait_planned", slow)
+    monkeypatch.setattr(served.mini, "wait_planned", slow)
     assert culprits(served.url) == []
     with ThreadPoolExecutor(1) as client:
         sent = client.submit(httpx.post, f"{served.url}/api/v1/sql", json={"text": PIPELINE}, timeout=60)
@@ -48,7 +48,7 @@ def test_a_hub_is_not_ready_while_a_pipeline_starts(served: Served, monkeypatch:
 def test_a_failed_stream_is_the_culprit_and_not_each_of_its_pipelines(served: Served) -> None:
     served.mini.hub.sql(f"{PIPELINE}; CREATE PIPELINE q INTO out AS SELECT b FROM s")
     assert served.mini.query is not None
-    served.mini.query._end("[SINK_UNAVAILABLE] out cannot be reached")
+    served.mini.query.end("[SINK_UNAVAILABLE] out cannot be reached")
     assert culprits(served.url) == [("SINK_UNAVAILABLE", "stream s")]
     assert {p.status().state for p in served.mini.hub.pipelines.values()} == {"retrying"}
 

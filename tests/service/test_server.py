@@ -69,12 +69,9 @@ def test_a_hub_without_clients_imports_no_web_framework(tmp_path: Path) -> None:
 
 
 def test_a_stopped_hub_answers_with_its_code(served: Served) -> None:
-    served.mini.hub._reconciler.declarations.closed = True
-    try:
-        answer = httpx.post(f"{served.url}/api/v1/sql", json={"text": PIPELINE})
-        assert (answer.status_code, answer.json()["code"]) == (503, "HUB_CLOSED")
-    finally:
-        served.mini.hub._reconciler.declarations.closed = False
+    served.mini.hub.close()
+    answer = httpx.post(f"{served.url}/api/v1/sql", json={"text": PIPELINE})
+    assert (answer.status_code, answer.json()["code"]) == (503, "HUB_CLOSED")
 
 
 def test_a_defect_is_a_coded_500_and_its_trace_is_in_the_log(

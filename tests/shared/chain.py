@@ -9,6 +9,7 @@ import copy
 import datetime as dt
 import json
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.base.background import BackgroundQueue
 from headrace.control.acks import Ack
 from headrace.hub.hub import Hub
-from headrace.hub.reconciler import Reconciler
 from headrace.model.definitions import SinkDef
 from headrace.model.program import Meaning
 from headrace.model.schema import Schema
@@ -29,11 +30,11 @@ from headrace.state.plans import PlanStore
 from headrace.state.progress import read_applied
 from headrace.state.state_dir import StateDir
 from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRun
-from headrace.stream.host import QueryRequest, StreamFailures
+from headrace.stream.host import QueryRequest
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.stream_status import StoredStream
 from headrace.stream.waiting import QueryWaits
-from tests.shared.mini import Checkpoint, KeptSink, MiniQuery, _KeptTask
+from tests.shared.mini import Checkpoint, KeptSink, KeptTask, MiniQuery, SteppingQueue
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -87,21 +88,24 @@ class Chain:
         self.checkpoints: dict[str, Checkpoint] = {} if like is None else like.checkpoints
         self.kept: dict[SinkKey, list[Any]] = {} if like is None else like.kept
         self.queries: dict[str, MiniQuery] = {}
-        self.failed: list[tuple[Reconciler, StreamFailures]] = []
 
         def driver(sink: SinkDef, settings: SinkSettings, output: Schema) -> KeptSink:
             return KeptSink(self.kept)
 
-        kind = SinkKind("kept", "for tests", "exactly once", SinkSettings, lambda sink, settings: _KeptTask(), driver)
+        kind = SinkKind("kept", "for tests", "exactly once", SinkSettings, lambda sink, settings: KeptTask(), driver)
         patch.setitem(SINKS, "kept", kind)
         patch.setattr("headrace.sources.files.CHEAP", float("inf"))
-        patch.setattr(Reconciler, "report", lambda reconciler, failures: self.failed.append((reconciler, failures)))
+        patch.setattr("headrace.hub.reconciler.BackgroundQueue", self._queue)
         self.hub = self.open()
 
     def open(self) -> Hub:
-        self.queries, self.failed = {}, []
+        self.queries = {}
         self.hub = Hub(self.directory, self, buckets=2, start_timeout=60.0)
         return self.hub
+
+    def _queue(self, on_done: Callable[[str, Exception | None], None]) -> BackgroundQueue:
+        self.background = SteppingQueue(on_done)
+        return self.background
 
     def crash(self) -> Hub:
         """Release the directory as a dead process would, and open it again."""
@@ -123,9 +127,7 @@ class Chain:
         """Run one epoch of a stream, if there is anything to do."""
         query = self.queries.get(stream.lower())
         worked = query is not None and not query.over and query.step()
-        while self.failed:
-            reconciler, failures = self.failed.pop()
-            reconciler.drop_failed(failures)
+        self.background.run()
         return worked
 
     def drain(self) -> None:

@@ -123,7 +123,7 @@ class MiniQuery:
         try:
             return self._step()
         except ENDING as problem:
-            self._end(str(problem))
+            self.end(str(problem))
             return True
 
     def _step(self) -> bool:
@@ -139,7 +139,7 @@ class MiniQuery:
         names = {p.name for p in parse_plan(parts[0].plan).pipelines}
         flushed = {left.pipeline.name for left in parts[0].leaving if left.flush or not left.drop}
         if names & kept.killers or flushed & kept.killers_at_end:
-            self._end(DEATH)
+            self.end(DEATH)
             return True
         messages = [row for part in parts for row in self._task(part)]
         kept.die("tasks")
@@ -149,7 +149,7 @@ class MiniQuery:
         try:
             self.committer.commit(rows)
         except (ProbeLived, FilesLeftOut) as ended:
-            self._end(type(ended).__name__)
+            self.end(type(ended).__name__)
             return True
         kept.die("committed")
         self._done(parts[0], state)
@@ -178,7 +178,7 @@ class MiniQuery:
         done.with_name(str(part.planned.epoch - 2)).unlink(missing_ok=True)
         self.planner.commit(kept.end or {})
 
-    def _end(self, problem: str) -> None:
+    def end(self, problem: str) -> None:
         self.over = True
         self.ended(problem)
 
@@ -245,7 +245,7 @@ class KeptSink:
         """Nothing is open."""
 
 
-class _KeptTask:
+class KeptTask:
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
         return Staged(table.num_rows, data=pack(table))
 
@@ -258,7 +258,7 @@ class _SteppingWaits(QueryWaits):
         self._mini, self._stepped = mini, query
 
     def until_planned(self, version: int, timeout: float, stored: StoredStream) -> None:
-        self._mini._wait_planned(self._stepped, version)
+        self._mini.wait_planned(self._stepped, version)
 
     def until_exhausted(self, timeout: float | None) -> bool:
         return self._mini.drain()
@@ -267,7 +267,7 @@ class _SteppingWaits(QueryWaits):
         return True  # no epoch is in flight between two steps
 
 
-class _SteppingQueue(BackgroundQueue):
+class SteppingQueue(BackgroundQueue):
     """Runs tasks in `Mini.step`, so that a test knows after which epoch a failed pipeline leaves. Tasks that are put
     off run in the thread, as in a hub."""
 
@@ -303,7 +303,7 @@ class Mini:
         def driver(sink: SinkDef, settings: SinkSettings, output: Schema) -> KeptSink:
             return KeptSink(rows)
 
-        kind = SinkKind("kept", "for tests", "exactly once", SinkSettings, lambda sink, settings: _KeptTask(), driver)
+        kind = SinkKind("kept", "for tests", "exactly once", SinkSettings, lambda sink, settings: KeptTask(), driver)
         patch.setitem(SINKS, "kept", kind)
         patch.setattr("headrace.sources.files.CHEAP", float("inf"))  # however busy the machine is
         # Hubs that the code under test opens by itself, such as that of `headrace run`, run here too.
@@ -319,7 +319,7 @@ class Mini:
         return self.hub
 
     def _queue(self, on_done: Callable[[str, Exception | None], None]) -> BackgroundQueue:
-        self.background = _SteppingQueue(on_done)
+        self.background = SteppingQueue(on_done)
         return self.background
 
     # --- the hub's launcher -----------------------------------------------------------------------
@@ -349,7 +349,7 @@ class Mini:
     def stop(self) -> None:
         """There is no engine to stop."""
 
-    def _wait_planned(self, query: ManagedQuery, version: int) -> None:
+    def wait_planned(self, query: ManagedQuery, version: int) -> None:
         for _ in range(100 if self.waiting else 0):
             applied = read_applied(query.directory)
             if applied is not None and applied.version >= version:

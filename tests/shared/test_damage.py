@@ -95,7 +95,7 @@ def _check(mini: Mini, name: Path) -> None:
         mini.drain()
     except HeadraceError as problem:  # in the planning process
         assert mini.query is not None
-        mini.query._end(problem.render())
+        mini.query.end(problem.render())
     status = mini.hub.streams["s"].status()
     assert status.state in ("running", "dead"), (name, status)
     if status.state == "running":

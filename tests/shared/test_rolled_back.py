@@ -89,7 +89,7 @@ def test_pipelines_go_on_after_a_rollback_on_their_own_stream_and_count_the_epoc
         raise StartTimeout("the epoch is slow")
 
     with monkeypatch.context() as patch:
-        patch.setattr(mini, "_wait_planned", wait)
+        patch.setattr(mini, "wait_planned", wait)
         with pytest.raises(StartTimeout):
             mini.hub.sql(f"{end}; CREATE PIPELINE b INTO kept AS SELECT id FROM s")
     assert read_quarantine(mini.hub.runtime("s").directory).out == ()

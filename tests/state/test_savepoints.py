@@ -119,7 +119,7 @@ class Standing:
     def checkpoint_id(self) -> str:
         return "checkpoint"
 
-    def stand_still(self, timeout: float) -> int | None:
+    def pause_at_barrier(self, timeout: float) -> int | None:
         return self.epoch
 
     def release(self) -> None:

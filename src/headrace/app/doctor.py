@@ -25,7 +25,7 @@ _IMPORTS = "import pyarrow, duckdb, numba, pyspark, headrace; print(headrace.__v
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at. `advice` says what to do, and is empty if all is well."""
+    """The result of one check. `advice` says what to do, and is empty if all is well."""
 
     name: str
     verdict: Verdict
@@ -39,7 +39,7 @@ class Diagnosis:
 
 
 def diagnose(state_dir: Path, port: int) -> Iterator[Diagnosis]:
-    """Look at everything, one by one."""
+    """Run all checks, one after the other."""
     yield from _versions()
     yield _java()
     yield _workers(os.environ.get("PYSPARK_PYTHON") or sys.executable)
@@ -49,7 +49,7 @@ def diagnose(state_dir: Path, port: int) -> Iterator[Diagnosis]:
 
 
 def exit_code(found: list[Diagnosis]) -> int:
-    """0 if nothing is a problem, else 1."""
+    """1 if a check found a problem, else 0."""
     return int(any(d.verdict == "problem" for d in found))
 
 

@@ -1,4 +1,4 @@
-"""`headrace fmt`: formats scripts in place, or tells which are not formatted."""
+"""`headrace fmt`: formats scripts in place, or lists those that are not formatted."""
 
 from __future__ import annotations
 

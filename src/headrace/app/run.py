@@ -26,7 +26,7 @@ from headrace.model.status import ALIVE, Waited
 from headrace.sql import CreateDerivedStream, CreatePipeline, CreateSink, CreateStream
 from headrace.state.catalog import Catalog
 
-# Seconds between two looks at the statuses: a failure is printed within this time. Ctrl-C is handled at once.
+# Seconds between two checks of the statuses: a failure is printed within this time. Ctrl-C is handled at once.
 _PAUSE = 0.2
 _WHILE_STARTING = "stopping as soon as the start is done; Ctrl-C again to quit at once"
 _log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ _was_enabled = False
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Collect no cycles inside. Threads may overlap: the last one to leave ends the pause."""
+    """Pause the collector inside the block. Threads may overlap: the last one to leave ends the pause."""
     global _paused, _was_enabled
     with _lock:
         if _paused == 0:

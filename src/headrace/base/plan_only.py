@@ -39,7 +39,7 @@ class _LateModule(ModuleType):
     second import statement already.)"""
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("__file__", "__wrapped__"):  # asked of every module by tools that only look around
+        if name in ("__file__", "__wrapped__"):  # inspection tools read these of every module
             raise AttributeError(name)
         full = self.__name__
         if sys.modules.get(full) is self:

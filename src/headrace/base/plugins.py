@@ -6,8 +6,8 @@ A package adds a kind of sink with
     tsv = "my_package.tsv:TSV"
 
 Installed packages are listed once per process. A package is imported when a statement or a plan names its kind, so one
-that is broken or unused costs nothing. A name that two packages give, or that headrace itself has, is an error when it
-is used: nobody knows which one is meant.
+that is broken or unused costs nothing. A name that two packages register, or a package and headrace itself, is
+ambiguous: it is an error when a statement or a plan uses it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ OWN = "headrace"  # the distribution whose kinds are registered without entry po
 
 
 class Registry(MutableMapping[str, K], Generic[K]):
-    """Kinds by name. `group` is that of the entry points, `kind` the class that they must be of. The `internal` ones
-    are found by their name and not listed: no statement can name them."""
+    """Kinds by name. Entry points of `group` add more; each must be an instance of `kind`. Those in `internal` can be
+    looked up but are not listed, because no statement may name them."""
 
     def __init__(self, group: str, kind: type[Any], own: Iterable[K], internal: Iterable[K] = ()) -> None:
         self.group, self._kind = group, kind

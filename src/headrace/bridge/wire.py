@@ -1,8 +1,8 @@
 """Frozen dataclasses as JSON arrays and back, for messages that are sent many times an epoch.
 
 Fields are written by position, and the conversion of a class is worked out once per process. A lane's report takes
-about a third of the time that `headrace.model.codec` takes, which writes names and looks every type up again. Both
-sides are the same release, so nothing is lost: see `headrace.bridge.messages.VERSION`.
+about a third of the time that `headrace.model.codec` takes, which writes names and looks up every type again. Both
+sides run the same release, so positions are enough: see `headrace.bridge.messages.VERSION`.
 """
 
 from __future__ import annotations

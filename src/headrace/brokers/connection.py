@@ -64,7 +64,7 @@ def library() -> ModuleType:
 
 @dataclass(slots=True)
 class Noted:
-    """The newest error that a client reported beside its calls, which often only time out. Not thread-safe."""
+    """The newest error that a client passed to its callback: its calls often only time out. Not thread-safe."""
 
     kind: str = ""
     text: str = ""
@@ -115,16 +115,16 @@ class KafkaConnection:
         return self._client(lambda lib: lib.admin.AdminClient, {}, noted or Noted())
 
     def consumer(self, settings: Mapping[str, object], noted: Noted) -> Any:
-        """A consumer. `settings` come before those of the user."""
+        """A consumer. `settings` are defaults: those of the user override them."""
         return self._client(lambda lib: lib.Consumer, settings, noted)
 
     def producer(self, settings: Mapping[str, object], noted: Noted) -> Any:
-        """A producer. `settings` come before those of the user."""
+        """A producer. `settings` are defaults: those of the user override them."""
         return self._client(lambda lib: lib.Producer, settings, noted)
 
     def _client(self, kind: Callable[[Any], Any], settings: Mapping[str, object], noted: Noted) -> Any:
         lib = library()
-        quiet = {"log_level": 0, "client.id": "headrace"}  # what goes wrong is said with a code
+        quiet = {"log_level": 0, "client.id": "headrace"}  # no log: errors are raised, with a code
         try:
             return kind(lib)({**quiet, **settings, **self.settings, "error_cb": noted})
         except (lib.KafkaException, ValueError, TypeError) as problem:

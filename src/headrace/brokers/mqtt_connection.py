@@ -238,7 +238,7 @@ class MqttClient:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """An answer that is no MQTT is as bad as none."""
+        """Treat an answer that is not valid MQTT like a failed connection."""
         try:
             yield
         except mqtt.BadPacket as problem:

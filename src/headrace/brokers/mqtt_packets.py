@@ -1,7 +1,8 @@
 """Packets of MQTT 3.1.1 and 5, as bytes. Pure: no sockets, no clock.
 
 headrace has its own client because no library lets the caller decide when a PUBREC is sent. With QoS 2 that packet is
-the acknowledgement: the broker deletes the message when it gets it. So it must follow the journal, not precede it.
+the acknowledgement: the broker deletes the message when it gets it. So it must not be sent before the message is in the
+journal.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _statements(meaning: Meaning) -> PreparedStatements:
         )
         opened.execute(f"SET max_temp_directory_size = {quoted(SPILL_LIMIT)}")  # ignored in `config`
         opened.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
-        # It drops the question whether i + 1 is NULL where i never is, and with it the overflow that Spark reports.
+        # This optimizer removes `i + 1 IS NULL` if i is never NULL, and with it the overflow that Spark reports.
         opened.execute("SET disabled_optimizers = 'statistics_propagation'")
         install(opened)
         _connections[key] = found = PreparedStatements(opened)

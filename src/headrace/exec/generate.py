@@ -1,4 +1,4 @@
-"""Runs the generators of a program: `explode` and its relatives make rows of arrays and maps."""
+"""Runs the generators of a program: `explode` and similar functions turn arrays and maps into rows."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 of the time of a small one.
 
 Lanes whose programs have the same merges and the same output expressions form a *stack*: their partials are one table
-with the number of the lane as one more key. What the output columns are called does not matter.
+with the number of the lane as one more key. The names of their output columns may differ.
 """
 
 from __future__ import annotations

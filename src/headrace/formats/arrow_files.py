@@ -43,7 +43,7 @@ class ArrowFormat(TableFile):
     def _batches(
         self, file: Any, opened: pa.ipc.RecordBatchFileReader, path: str, size: int, begin: int, end: int
     ) -> Iterator[TableUnit]:
-        # Where a batch ends is not known. Any rule will do that gives each batch one place, the last one the last byte.
+        # pyarrow does not say where a batch ends. Give each batch one place in the file, the last one the last byte.
         count = opened.num_record_batches
         places = [size * (i + 1) // count - 1 for i in range(count)]
         lengths = _Columns(file, opened.schema)

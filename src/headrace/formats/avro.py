@@ -1,8 +1,8 @@
 """The format `avro`: object container files, and messages with a schema that the stream knows.
 
-A file carries its own schema, and is read by its blocks (`headrace.formats.tables`). A message is one record, alone, or
-behind the id of its schema in a schema registry, or behind the fingerprint of its schema (single-object encoding).
-Records are read with only the needed fields: fastavro skips the others, which still checks their structure.
+A file carries its own schema, and is read by its blocks (`headrace.formats.tables`). A message is one record. It may
+follow the id of its schema in a schema registry, or the fingerprint of its schema (single-object encoding). Only the
+needed fields are decoded: fastavro skips the others, which still checks their structure.
 
 Unit of parallelism: a run of blocks of a file.
 """

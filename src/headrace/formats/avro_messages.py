@@ -1,4 +1,4 @@
-"""Avro messages: one record each, alone or behind the name of its schema. See `headrace.formats.avro`."""
+"""Avro messages: one record each, alone or after the id or fingerprint of its schema. See `headrace.formats.avro`."""
 
 from __future__ import annotations
 

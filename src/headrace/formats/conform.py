@@ -1,4 +1,4 @@
-"""Columns of files that have types of their own (Parquet, Arrow, Avro) become columns of the declared types.
+"""Converts columns of files that have types of their own (Parquet, Arrow, Avro) to the declared types.
 
 Only conversions that keep every value are made: to a wider number, to a decimal with more digits, from any unit of time
 to microseconds (cut, as in text). Any other type is a mismatch of the whole file. So the only bad values are text that

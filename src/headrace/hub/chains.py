@@ -41,7 +41,7 @@ from headrace.state.state_dir import directory_name
 FORMAT = "arrow"
 # The hosts that commit their rows with the epochs of the stream below, and so know its watermark.
 FEEDING = frozenset({"shared", "epoch"})
-# The options that a user may set. What the hub sets itself is no option of a statement, and no record is ever bad.
+# The options that a user may set. The hub sets the others itself, and records of such a stream are never bad.
 _SETTABLE = (
     *(o for o in SOURCES[DERIVED].options if o.name not in ("pipeline", "event_time")),
     *(o for o in STREAM_OPTIONS if o.name != "dead_letter_sink"),
@@ -182,25 +182,26 @@ def _changed(stream: StreamDef, how: str, span: Span) -> SchemaChanged:
 
 
 def refuse_cycle(catalog: Catalog, stream: StreamDef, reads: Sequence[str], span: Span) -> None:
-    """Raise CyclicStreams if a pipeline that feeds `stream` reads `reads`, and one of these is made of `stream`."""
+    """Raise CyclicStreams if a pipeline that feeds `stream` reads `reads`, and one of these is derived
+    from `stream`."""
     paths, seen = [[name] for name in reads], set[str]()
     while paths:
         path = paths.pop()
         name = path[-1].lower()
         if name == stream.name.lower():
             raise CyclicStreams(
-                f"stream {stream.name} would be made of itself: {' <- '.join(path)}",
+                f"stream {stream.name} would be derived from itself: {' <- '.join(path)}",
                 advice="A pipeline can only feed streams that it does not read, directly or through others.",
                 span=span,
                 name=stream.name,
             )
         if name not in seen:
             seen.add(name)
-            paths += [[*path, below] for below in made_of(catalog, name)]
+            paths += [[*path, below] for below in upstream_of(catalog, name)]
 
 
-def made_of(catalog: Catalog, stream: str) -> tuple[str, ...]:
-    """The streams that the pipeline reads which feeds `stream`. Empty for a stream with a source of its own."""
+def upstream_of(catalog: Catalog, stream: str) -> tuple[str, ...]:
+    """The streams that are read by the pipeline that feeds `stream`. Empty for a stream with a source of its own."""
     found = catalog.stream(stream)
     producer = None if found is None or found.fed_by is None else catalog.pipeline(found.fed_by)
     return () if producer is None else producer.definition.streams
@@ -265,17 +266,17 @@ def unchecked_input(statement: CreatePipeline | Select, catalog: Catalog) -> Str
 
 
 def in_order(catalog: Catalog, streams: list[str]) -> list[str]:
-    """The streams, each after those that it is made of."""
+    """The streams, each after those that it is derived from."""
 
     def depth(name: str) -> int:  # there is no cycle
-        return 1 + max((depth(below) for below in made_of(catalog, name)), default=0)
+        return 1 + max((depth(below) for below in upstream_of(catalog, name)), default=0)
 
     return sorted(streams, key=depth)
 
 
 def connected(catalog: Catalog, stream: str) -> set[str]:
-    """The streams, in lower case, that are made of `stream`, and those that it is made of."""
-    links = [(name.lower(), below.lower()) for name in catalog.streams for below in made_of(catalog, name)]
+    """The streams, in lower case, that are derived from `stream`, and those that it is derived from."""
+    links = [(name.lower(), below.lower()) for name in catalog.streams for below in upstream_of(catalog, name)]
     found = {stream.lower()}
     while more := {name for link in links if found & set(link) for name in link} - found:
         found |= more

@@ -1,7 +1,7 @@
 """The pipelines of a hub that run on the dedicated host: starts and stops their queries as the catalog says.
 
 The reconciler calls `prepare` before it publishes plans, so that every feed has its consumer before the first row
-comes, and `align` when the plans are in force.
+arrives, and `align` when the plans are in force.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class DedicatedPipelines:
         return next((r for r in found if r.definition.instance == runtime.pipeline.instance), None)
 
     def _end(self, runtime: DedicatedRuntime) -> bool:
-        """Stop a query. False if it was to read its feeds to the end, and that took too long. The lock is not held
-        while it reads, so the pipeline may be started again meanwhile."""
+        """Stop a query. False if it had to read its feeds to the end first, and that took too long. The lock is not
+        held while it reads, so the pipeline may be started again meanwhile."""
         record = self._record(runtime)
         graceful = record is not None and record.desired == "stopped"
         graceful = graceful and record is not None and record.definition.fresh == runtime.pipeline.fresh

@@ -144,8 +144,8 @@ def _stream_facts(streams: ObservedStreams, catalog: Catalog, name: str) -> Fact
     if streams.catalog.stream(name) is not None:
         runtime = streams.runtime(name)
         status = runtime.status()
-        told = ("name", "subscribers", "bad_files", "phases", "problem")
-        facts += [fact for fact in _fields(status) if fact[0] not in told]
+        elsewhere = ("name", "subscribers", "bad_files", "phases", "problem")
+        facts += [fact for fact in _fields(status) if fact[0] not in elsewhere]
         facts += [["reason", _reason(catalog, status)]]
         facts += [[f"newest epoch, {_PHASES.get(k, k)}", f"{v:.1f} ms"] for k, v in status.phases.items()]
         facts += [[f"bad file {path}", why] for path, why in status.bad_files.items()]

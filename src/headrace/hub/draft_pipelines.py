@@ -158,10 +158,10 @@ def _same_time(old: StreamDef, new: StreamDef) -> bool:
 
 
 def refuse_dedicated_outlet(planned: Planned, span: Span) -> None:
-    """Raise UnsupportedStateful if a stream is to be made of the output of a query on the dedicated host."""
+    """Raise UnsupportedStateful if a stream would be the output of a query on the dedicated host."""
     if planned.program.dedicated is not None:
         raise UnsupportedStateful(
-            "no stream can be made of the output of a pipeline on the dedicated host",
+            "the output of a pipeline on the dedicated host cannot be a stream",
             advice="Write the output to files or a topic, and create a stream over them.",
             span=span,
         )

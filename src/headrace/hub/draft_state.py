@@ -1,4 +1,4 @@
-"""The catalog that a script makes, and the changes to streams that it needs: what all statements of a draft work on."""
+"""The catalog as a script changes it, and the resulting changes to streams. All statements of a draft work on it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from headrace.sql.hosts.spark_checker import SparkChecker
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.secrets import Vault
 
-# What a script cannot show on a machine on which it will not run.
+# Errors about the machine, which do not matter if the script will run on another one.
 _ELSEWHERE = (MissingFile, StoreDenied, UnknownBucket, UnreadableDirectory, UnwritablePath)
 
 

@@ -17,7 +17,8 @@ class StreamChange:
     - `quick`: pipelines that end now, without waiting for the epoch in flight.
     - `start`: start the query if a pipeline needs it. Otherwise a stopped query stays stopped.
     - `revive`: restart the query if it is dead or retrying.
-    - `only_leaves`: nothing is started or changed. A damaged stream or a full disk must not make the statement fail.
+    - `only_leaves`: pipelines only leave; nothing is started or changed. A damaged stream or a full disk must not make
+      the statement fail.
     - `patient`: retry a query that cannot be started, instead of raising.
     """
 

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def kernels_compiled(master: str | None) -> Iterator[None]:
-    """Compile the kernels in another process during this context, if no one has done so on this machine. A cluster's
+    """Compile the kernels in another process during this context, unless this machine has them compiled. A cluster's
     workers compile their own."""
     if not (master or "local").startswith("local") or warm.compiled():
         yield

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from headrace.base.durable import private_directory, write_atomic
 from headrace.base.options import Option, duration
-from headrace.errors import HeadraceError, PipelineFailed, StreamIdle, UnboundedSort, UnsupportedStateful
+from headrace.errors import HeadraceError, PipelineFailed, Span, StreamIdle, UnboundedSort, UnsupportedStateful
 from headrace.hub.draft import Draft
 from headrace.hub.effects import DeclaredScript, ScriptEffects
 from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
-from headrace.model.definitions import PipelineDef, SinkDef
+from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
 from headrace.sources import SOURCES
 from headrace.sql import Select, cut_limit
 from headrace.sql.define import checked_options
@@ -80,22 +80,8 @@ def plan_look(draft: Draft, statement: Select) -> LookPlan:
         )
     stream = draft.catalog.streams[pipeline.program.stream.lower()]
     copied = not draft.catalog.running(stream.name)
-    if copied and stream.fed_by is not None:
-        raise StreamIdle(
-            f"no pipeline reads stream {stream.name}",
-            advice=f"Its rows wait for the first pipeline, and a SELECT would have to read them a second time. SELECT "
-            f"from what pipeline {stream.fed_by} reads, or create a pipeline that reads {stream.name}.",
-            span=statement.span,
-            name=stream.name,
-        )
-    if copied and SOURCES[stream.source].pushed:
-        raise StreamIdle(
-            f"no pipeline reads stream {stream.name}, so it receives nothing",
-            advice="A SELECT would take records from senders and lose them. Create a pipeline first; then SELECT shows "
-            "the rows that arrive.",
-            span=statement.span,
-            name=stream.name,
-        )
+    if copied:
+        _require_copyable(stream, statement.span)
     catalog = draft.catalog.with_sink(sink)
     if copied:
         pipeline = replace(pipeline, program=replace(pipeline.program, stream=name))
@@ -103,6 +89,26 @@ def plan_look(draft: Draft, statement: Select) -> LookPlan:
     catalog = catalog.with_pipeline(PipelineRecord(pipeline).to("starting", "SELECT"))
     draft.catalog = replace(catalog, looks=(*catalog.looks, name))
     return LookPlan(pipeline, limit, settings["timeout"] / 1e6, copied)
+
+
+def _require_copyable(stream: StreamDef, span: Span) -> None:
+    """Raise StreamIdle if a copy of a stream that does not run cannot read its rows."""
+    if stream.fed_by is not None:
+        raise StreamIdle(
+            f"no pipeline reads stream {stream.name}",
+            advice=f"Its rows wait for the first pipeline, and a SELECT would have to read them a second time. SELECT "
+            f"from what pipeline {stream.fed_by} reads, or create a pipeline that reads {stream.name}.",
+            span=span,
+            name=stream.name,
+        )
+    if SOURCES[stream.source].pushed:
+        raise StreamIdle(
+            f"no pipeline reads stream {stream.name}, so it receives nothing",
+            advice="A SELECT would take records from senders and lose them. Create a pipeline first; then SELECT shows "
+            "the rows that arrive.",
+            span=span,
+            name=stream.name,
+        )
 
 
 class Looks:

@@ -31,7 +31,7 @@ QUESTIONS = (Show, ShowCreate, Describe, Explain)
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Answers questions about a catalog, with the facts of `streams` if there are any."""
+    """Answers SHOW, DESCRIBE and EXPLAIN from a catalog, and from `streams` if there are any."""
 
     catalog: Catalog
     meaning: Meaning

@@ -2,7 +2,7 @@
 
 The reconciler owns the catalog and its lock, the engine, and the runtimes of all streams. A script goes through it in
 two steps: `declare` saves the new catalog, and `carry_out` brings each stream in line with it. Failures take the same
-way: a stream reports them, and the next plan version does without the failed pipelines.
+path: a stream reports them, and the next plan version leaves the failed pipelines out.
 
 Every change of the catalog holds the lock. No thread holds it while it waits for an epoch. Spark's streaming thread and
 the notice thread never take it: they leave their work to the background queue.
@@ -374,7 +374,7 @@ class Reconciler:
 
     def _to_copy(self, stream: str | None) -> dict[str, StreamRuntime]:
         self.declarations.require_open()
-        # A stream and what is made of it are one state: the rows between them are in the savepoint, too.
+        # A stream and the streams derived from it are saved together, with the rows between them.
         chain = set() if stream is None else connected(self.catalog, stream)
         names = sorted(chain if stream is not None else {*self.catalog.streams} - {*self.catalog.looks})
         if not names:

@@ -38,7 +38,7 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
 
 def _same_unchecked(new: PipelineProgram, declared: PipelineProgram) -> bool:
     """True if a program that Spark has not checked is the declared one. Such a program has no output and no conditions
-    of Spark yet: its text and its groups tell. `headrace run` checks its script before Spark starts."""
+    of Spark yet, so its text and its groups are compared. `headrace run` checks its script before Spark starts."""
     if len(new.output) or new.stream.lower() != declared.stream.lower() or new.meaning != declared.meaning:
         return False
     if new.dedicated is not None and declared.dedicated is not None:

@@ -30,7 +30,7 @@ def unpack(body: bytearray, codec: str, most: int) -> bytes | Refusal:
 
 
 def _crumbled(body: bytearray) -> bool:
-    """True if a body in snappy's framing format has far more chunks than content."""
+    """True if a body in snappy's framing format has very many tiny chunks, each of which costs Python time."""
     if body[:1] != b"\xff":
         return False  # one raw block
     at = 0

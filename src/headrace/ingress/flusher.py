@@ -1,4 +1,4 @@
-"""When the journal of a stream is flushed and synced, and when senders get their acknowledgements.
+"""Decides when the journal of a stream is flushed and synced, and when senders get their acknowledgements.
 
 Bytes are flushed when a sender waits and no more bytes come, or after `FLUSH_SECONDS`. Syncs run in another thread, so
 that a slow disk does not delay connections. When the disk fails, all senders pause until it works again.

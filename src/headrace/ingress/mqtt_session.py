@@ -61,7 +61,7 @@ class MqttLink(asyncio.Protocol):
         self._keep_alive = session.login.keep_alive
         self._quiet = False  # pausing: the broker's answers are not read
         self._admitted = self._leaving = False
-        self._deaf = False  # after the goodbye: what still comes is not taken, and comes again to the next connection
+        self._deaf = False  # after DISCONNECT: ignores messages, which the broker sends again later
         self.problem: Exception | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()  # subscribed
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -129,8 +129,8 @@ class MqttLink(asyncio.Protocol):
             self._transport.close()
 
     def _tick(self) -> None:
-        """Tell the broker that we live, and give up on a broker that does not. While paused nothing is read, so
-        nothing is expected."""
+        """Ping the broker, and give up on a broker that sends nothing. While paused nothing is read, so no packet is
+        expected."""
         interval = self._keep_alive
         silent = self._loop.time() - self._last_packet
         if not self._quiet and silent > 1.5 * interval:

@@ -1,7 +1,7 @@
 """Who sent the units of a block, and when: the end of a ready record, for streams with such metadata columns.
 
-Records of streams without these columns, and of journals that an earlier version wrote, do not have it. An earlier
-version takes it for padding."""
+Records of streams without these columns, and records that an earlier version wrote, do not have it. Earlier versions
+read it as padding."""
 
 from __future__ import annotations
 

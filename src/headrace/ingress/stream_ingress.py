@@ -31,7 +31,7 @@ class StreamIngress:
     ) -> None:
         self.stream, self.settings, self.loop = stream, settings, loop
         fmt = FORMATS[stream.format].make(stream.record_schema, stream.options)
-        # Messages have their own boundaries: nobody looks for delimiters in them.
+        # Messages have their own boundaries, so this finder is never used for them.
         finder = Delimiting.of_token(b"\n") if not isinstance(settings, PushSettings) else finder_of(fmt)
         assert finder is not None, "the source's check refuses such formats"
         self.finder: Delimiting = finder

@@ -103,7 +103,7 @@ class TcpPeer(asyncio.BufferedProtocol):
         return finish
 
     def _acknowledge(self, settled: tuple[int, int], dropped: list[list[int]], last: bool) -> None:
-        """SendAck the acknowledgement of `settled` bytes and dropped records, after the stretches of the latter."""
+        """Send the acknowledgement of `settled` (bytes, dropped records), after the ranges that were dropped."""
         self._unreported += dropped
         transport = self._transport
         if not self.acks or transport is None or transport.is_closing():

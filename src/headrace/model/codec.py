@@ -1,4 +1,4 @@
-"""Encodes frozen dataclasses as JSON and decodes them by their type hints. All plans and definitions are stored so.
+"""Encodes frozen dataclasses as JSON and decodes them by their type hints. Plans and definitions are stored like this.
 
 `load` is the inverse of `dump` for the dataclasses of this room and for `headrace.model.schema`. SQL types are
 stored as DDL text.

@@ -98,8 +98,8 @@ class StreamDef:
 
     @property
     def in_records(self) -> tuple[int, ...]:
-        """The columns that the records hold, by full-schema index. The source fills or an expression computes the
-        others."""
+        """The columns that the records contain, by full-schema index. The others are filled by the source, or
+        computed."""
         filled = {m.index for m in self.metadata} | {c.index for c in self.computed}
         return tuple(i for i in range(len(self.schema)) if i not in filled)
 
@@ -198,7 +198,7 @@ class PipelineDef:
 
     @property
     def run(self) -> str:
-        """Tells this generation of the instance from the others."""
+        """Identifies this generation of the instance."""
         return f"{self.instance}/{self.generation}"
 
     @property

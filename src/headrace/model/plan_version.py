@@ -11,8 +11,9 @@ from headrace.model.schema import NESTED, View
 
 @dataclass(frozen=True, slots=True)
 class PipelineExit:
-    """An instance that left the plan: its lanes get an eof, which emits what is open (`flush`) and forgets the state
-    (`drop`) or keeps it for a later start. `number` is the end's own, from the counter of instances."""
+    """An instance that left the plan. Its lanes get an end message: with `flush` they emit open windows. With `drop`
+    they delete the state, else they keep it for a later start. `number` identifies this exit; it comes from the counter
+    of instances."""
 
     pipeline: PipelineDef
     flush: bool
@@ -21,7 +22,7 @@ class PipelineExit:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Tells one end of an instance from another: it may be started again and end again."""
+        """Identifies this exit. An instance can be started again, and exit again."""
         return self.pipeline.instance, self.number
 
 
@@ -30,9 +31,9 @@ class PlanVersion:
     """The pipelines of a stream at one moment. Immutable. With `ending` the finite source is over, and the first epoch
     of this version closes every window. If more input arrives, later epochs of this version are like any other.
 
-    `left` are the instances that ended and whose eof may still be due: an epoch sends one to those in its plan's `left`
-    and not in its predecessor's. Instances in `alone` are not aggregated with their family, while their cost is
-    measured.
+    `left` are instances that ended and may still need their end message: an epoch sends one to each instance that is in
+    `left` of its plan and was not in `left` of the plan before. Instances in `alone` are aggregated apart from their
+    family, so that their cost can be measured.
     """
 
     version: int
@@ -57,7 +58,7 @@ class PlanVersion:
         """The columns that any pipeline needs, and always the event time. Also those that computed columns read."""
         union = View.union(p.program.view for p in self.pipelines)
         parts = {c for p in self.pipelines for c in p.program.view.columns or () if c >= NESTED}
-        if union.columns is None and parts:  # ALL has every column whole, and not the fields that others read
+        if union.columns is None and parts:  # View.all() has no fields of STRUCT columns
             union = View.some({*range(len(self.stream.schema)), *parts})
         event_time = self.stream.event_time
         return self.stream.closed(union if event_time is None else union | View.some([event_time]))

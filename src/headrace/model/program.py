@@ -117,10 +117,10 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class RowGenerator:
-    """Makes rows: one for each element of the lists `columns`, which have the same length in every row.
+    """Turns each row into several: one for each element of the lists `columns`, which have the same length in a row.
 
-    `filter` drops rows before. `kept` are the columns that the made rows keep of their row. The new columns have the
-    names of `columns`, and the type of the elements. With `outer`, a row without elements makes one row of NULLs.
+    `filter` drops input rows first. The output rows copy the columns `kept` from their input row. The new columns have
+    the names of `columns`, and the type of the elements. With `outer`, a row without elements gives one row of NULLs.
     """
 
     columns: tuple[Expression, ...]

@@ -1,4 +1,4 @@
-"""What a hub answers over HTTP, as the objects that a hub in this process returns: results, statuses and errors."""
+"""Decodes a hub's HTTP answers into the objects that a hub in this process returns: results, statuses and errors."""
 
 from __future__ import annotations
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from urllib.parse import unquote
 
 from headrace.base.durable import private_directory
+from headrace.base.unknown import unknown
 from headrace.errors import UnknownStream
 from headrace.ingress.mark import is_gone
 from headrace.ingress.repair import repair
 from headrace.sources.journal_reader import JOURNAL, place_of
 from headrace.state.progress import read_progress
-from headrace.state.state_dir import StateDir
+from headrace.state.state_dir import STREAMS, StateDir
 
 
 def repair_journal(state_dir: Path, stream: str) -> dict[str, int]:
@@ -35,8 +37,12 @@ def repair_journal(state_dir: Path, stream: str) -> dict[str, int]:
 
 
 def _unknown(state_dir: Path, stream: str) -> UnknownStream:
-    return UnknownStream(
-        f"{state_dir} has no stream {stream} with a journal",
-        advice="Name a stream of source tcp or http, and its state directory with --state-dir.",
-        name=stream,
+    journals = (state_dir / STREAMS).glob(f"*/source/{JOURNAL}")
+    return unknown(
+        UnknownStream,
+        "stream with a journal",
+        stream,
+        sorted(unquote(journal.parent.parent.name) for journal in journals),
+        of=str(state_dir),
+        advice="Name a stream of source tcp, http, mqtt or nats_core, and its state directory with --state-dir.",
     )

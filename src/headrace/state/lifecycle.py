@@ -37,7 +37,7 @@ def follow(history: tuple[StateChange, ...], state: State, reason: str, at: floa
 
 
 def desired_in(state: State) -> Desired:
-    """How the plan of the stream treats a pipeline in this state."""
+    """What the stream's plan does with a pipeline in this state."""
     if state in ("stopping", "stopped"):
         return "stopped"
     return "failed" if state == "failed" else "running"

@@ -1,4 +1,4 @@
-"""Files that record what happened to a stream. They are written after the fact, so they never promise anything.
+"""Files that record what happened to a stream. They are written afterwards, so they contain only facts.
 
 The hub writes `Progress` inside the commit of an epoch, before Spark logs the epoch as done. The planning process
 writes `Applied` when it has planned an epoch. Only `Applied` says which columns are being decoded.

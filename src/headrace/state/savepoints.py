@@ -62,7 +62,7 @@ class Savepoint:
 Source = tuple[Path, Cut]  # the directory of a stream to copy, and its entry in the savepoint
 
 
-class Standing(Protocol):
+class PausableStream(Protocol):
     """A stream that can be paused."""
 
     @property
@@ -79,7 +79,7 @@ class Standing(Protocol):
 
     def checkpoint_id(self) -> str: ...
 
-    def stand_still(self, timeout: float) -> int | None:
+    def pause_at_barrier(self, timeout: float) -> int | None:
         """Pause after a barrier. Returns the epoch that carried it, or None if that takes too long."""
         ...
 
@@ -90,7 +90,7 @@ class Standing(Protocol):
 
 def take(
     target: Path,
-    streams: Mapping[str, Standing],
+    streams: Mapping[str, PausableStream],
     catalog: Callable[[], Catalog],
     timeout: float,
     vault: Vault | None = None,
@@ -117,13 +117,13 @@ def take(
         return finish(half, target)
 
 
-def _pause(streams: Mapping[str, Standing], aligner: BarrierAligner[Source]) -> list[Source]:
+def _pause(streams: Mapping[str, PausableStream], aligner: BarrierAligner[Source]) -> list[Source]:
     """Pause all streams, each after an epoch. Raises MissingInput for those that do not pause in time."""
     barrier = Barrier(SAVEPOINT.name, 1)
     aligner.expect(barrier)
     passed: list[Source | Signal] = []
     for name, stream in streams.items():
-        epoch = stream.stand_still(aligner.time_left()) if stream.running else stream.progress.epoch
+        epoch = stream.pause_at_barrier(aligner.time_left()) if stream.running else stream.progress.epoch
         if epoch is not None:
             cut = Cut(stream.stream.name, stream.directory.name, stream.checkpoint_id(), epoch)
             passed += [*aligner.offer(name, barrier), *aligner.offer(name, (stream.directory, cut))]

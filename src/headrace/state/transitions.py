@@ -23,7 +23,7 @@ def reopened(catalog: Catalog) -> Catalog:
 
 
 def going_on(catalog: Catalog, stream: str) -> Catalog:
-    """The states after a stream whose source had ended runs again."""
+    """The states when a stream runs again whose source had ended."""
     return catalog.marked(_instances_in(catalog, stream, "finished"), "starting", "its stream continues")
 
 
@@ -39,7 +39,7 @@ def planned(catalog: Catalog, stream: str, runs: Collection[str]) -> Catalog:
 
 
 def stopped(catalog: Catalog, pipelines: Sequence[PipelineDef], reason: str) -> Catalog:
-    """These have come to their end. One that was started again meanwhile has another generation, and is left alone."""
+    """These pipelines have stopped. One that was started again meanwhile has a newer generation, and is skipped."""
     ended = {(p.instance, p.generation) for p in pipelines}
     now = [r.definition for r in catalog.pipelines.values() if r.state == "stopping"]
     return catalog.marked([d.instance for d in now if (d.instance, d.generation) in ended], "stopped", reason)

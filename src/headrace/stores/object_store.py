@@ -29,7 +29,7 @@ from headrace.stores.store_options import AZURE, GCS, HDFS, S3, StoreAccess
 
 PIECE = 16 << 20  # bytes that are sent or read at once
 CONNECT_SECONDS, ANSWER_SECONDS, ATTEMPTS = 5.0, 30.0, 3
-_COLOUR = re.compile(r"\x1b\[\d*m")  # delta-rs draws its errors
+_COLOUR = re.compile(r"\x1b\[\d*m")  # delta-rs writes its errors in colour
 _UNREACHABLE = re.compile(
     r"NETWORK_CONNECTION|REQUEST_TIMEOUT|SLOW_DOWN|SERVICE_UNAVAILABLE|THROTTLING|Could not connect|Couldn't connect|"
     r"Could ?n.t resolve|timed out|Connection refused|Connection reset|error sending request"
@@ -55,26 +55,26 @@ class ObjectInfo:
 def coded_store_error(problem: Exception, access: StoreAccess, what: str) -> HeadraceError | FileNotFoundError:
     """The coded error for an error of pyarrow or delta-rs; FileNotFoundError if an object is missing."""
     said = " ".join(_COLOUR.sub("", str(problem)).split())
-    told = f"cannot {what} at {access.url}: {said[:400]}"
+    message = f"cannot {what} at {access.url}: {said[:400]}"
     known: dict[str, Any] = {"url": access.url}
     if _NO_BUCKET.search(said):
-        return UnknownBucket(told, advice="Create the bucket, or correct its name.", **known)
+        return UnknownBucket(message, advice="Create the bucket, or correct its name.", **known)
     if isinstance(problem, FileNotFoundError) or _NO_OBJECT.search(said):
-        return FileNotFoundError(2, told)
+        return FileNotFoundError(2, message)
     if _DENIED.search(said):
         return StoreDenied(
-            told,
+            message,
             advice="Check access_key, secret_key and session_token, or the credentials in the environment, and what "
             "they are allowed to do there: list, read, write and delete objects.",
             **known,
         )
     if _UNREACHABLE.search(said):
         return StoreUnreachable(
-            told,
+            message,
             advice="Check endpoint, region and the network. A running stream tries again by itself.",
             **known,
         )
-    return StoreFailed(told, advice="A running stream tries again by itself.", **known)
+    return StoreFailed(message, advice="A running stream tries again by itself.", **known)
 
 
 class ObjectStore:

@@ -1,7 +1,7 @@
 """Budgets of pipelines: time per epoch and size of state, as set by the stream's options.
 
 Pure: the caller passes what each epoch cost, and gets the pipelines that are over budget. Pipelines of a family share
-one pass, whose time is split evenly, so none of them can be blamed. They are measured alone first.
+one pass, whose time is split evenly, so the slow one is not known. Each of them is measured alone first.
 """
 
 from __future__ import annotations

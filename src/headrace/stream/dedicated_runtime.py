@@ -1,12 +1,12 @@
 """One pipeline on the dedicated host while the hub is open: its state, its feeds, its query.
 
 `headrace.state.dedicated_state` has the names of its files. A pipeline that loses its state (STOP NOW, START after a
-failure) gets another `fresh`, and with it another directory and another place in its feeds; the old directory is
-deleted. So a crash in the middle never leaves a query with half of its state.
+failure) gets a new number `fresh`, a new directory with that number, and a new position in its feeds; the old directory
+is deleted. So a crash in between never leaves a query with half of its state.
 
-A query that reads the end of a finite source closes all windows, and its watermark is then at the end of time: it would
-take every later row for late. It reads nothing beyond that end. If more rows come, it begins its next `turn` there,
-without state: all that a watermark can close has been closed.
+At the end of a finite source the query closes all windows, and its watermark moves to the end of time. Every later row
+would be late, so the query reads nothing after that end. If more rows arrive, a new `turn` begins there, without state:
+no window is open at that point.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class DedicatedRuntime:
                 self.committer.moved(self.directory, checkpoint_id(self.directory, self.pipeline.name))
 
     def tend(self) -> None:
-        """Start the query again for input after an end. Called from time to time while the query runs."""
+        """Restart the query if there is input after the end that it has read. Called at intervals while it runs."""
         at = self._positions()
         if self._ended() and any(log.end() > at[stream] for stream, log in self.feeds().items()):
             self.supervisor.bounce()

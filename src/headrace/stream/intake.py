@@ -1,4 +1,4 @@
-"""Tells the gateway when to take bytes for a pushed stream. Does nothing for streams that read by themselves."""
+"""Opens and closes a pushed stream in the gateway. Does nothing for streams that read their source themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acknowledges barriers when every sink has shown the epochs before them.
+"""Acknowledges barriers when the epochs before them are visible in every sink.
 
 A sink owes an epoch that it has promised but not yet made visible (`headrace.sinks.delivery`). An acknowledged barrier
 means that all rows before it are in the sinks, so the acknowledgement waits until nothing is owed.

@@ -90,14 +90,14 @@ class StreamRuntime:
         The future completes when that epoch is committed. It fails with StreamFailed if the query ends first."""
         return self._signalling.barrier(kind, plan)
 
-    def stand_still(self, timeout: float) -> int | None:
-        """Cut the stream with a savepoint barrier, and plan no epoch after it until `release`. Returns the committed
+    def pause_at_barrier(self, timeout: float) -> int | None:
+        """Send a savepoint barrier, and plan no epoch after it until `release`. Returns the committed
         epoch that carried the barrier, or None if that took too long."""
         deadline = time.monotonic() + timeout
         self._query.watch.hold_released()
         ack = self._signalling.cut()
         paused = self._waits.until_paused(ack, timeout)
-        if not self.started:  # the stream was stopped meanwhile, so it stands where it is
+        if not self.started:  # the stream was stopped meanwhile, so it is paused already
             return self.progress.epoch
         return ack.result(0).epoch if paused and time.monotonic() <= deadline else None
 

@@ -55,7 +55,7 @@ class Signalling:
             self._log.carried(summary.barrier.id)
 
     def committed(self, summary: EpochSummary) -> None:
-        """Acknowledge the barrier of a committed epoch, now or when the sinks have shown all epochs before it."""
+        """Acknowledge the barrier of a committed epoch, now or when the sinks no longer owe an epoch before it."""
         self._owed.seen(summary.barrier, summary.epoch, summary.progress.debts)
 
     def _act(self, pipelines: Sequence[PipelineDef], signal: Signal) -> None:

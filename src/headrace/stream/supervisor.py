@@ -200,7 +200,7 @@ class QuerySupervisor:
             query.stop()  # outside the locks: the thread of the query may be waiting for them
 
     def well(self) -> None:
-        """The query works again: end the retry."""
+        """The query works again, so the retry is over."""
         with self._lock:
             if self.retrying is not None and self._cancel is None:
                 self.retrying = None

@@ -56,7 +56,7 @@ class InputProgress:
         if self.ended:
             return f"all of {size(self.read)} read"
         left = "" if self.seconds_left is None else f", about {duration(self.seconds_left)} left"
-        # The newest epoch may still run when nothing waits behind it.
+        # When no input waits, the newest epoch may still be running.
         return f"{min(99, int(self.share * 100))}% of {size(self.read + self.waiting)} read{left}"
 
     def draw(self) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Kernels over numbers: what NumPy computes as Java does, and DuckDB does not have."""
+"""Kernels over numbers: functions that DuckDB lacks, and that NumPy computes as Java does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Gregorian calendar without a start, over arrays: days since 1970 to year, month, day and back."""
+"""The proleptic Gregorian calendar over arrays: days since 1970 to year, month, day and back."""
 
 from __future__ import annotations
 

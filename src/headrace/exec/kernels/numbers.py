@@ -1,4 +1,4 @@
-"""Int64s as texts, in Java's spelling."""
+"""Kernels that write numbers as text, in Java's spelling."""
 
 from __future__ import annotations
 
