@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.bridge.merging import CannotMerge
 from headrace.bridge.rows import decode_rows, encode_rows
 from headrace.exec import duck
 from headrace.exec.aggregates import merge, schema_of
@@ -33,9 +34,7 @@ from headrace.model.schema import (
     Decimal,
     Field,
 )
-from headrace.ring1 import log_pool
-from headrace.ring1.merge_program import CannotMerge, MergeProgram, merge_program
-from headrace.ring1.merging import close_lanes, merge_blobs
+from headrace.ring1.merge_program import MergeProgram, merge_program
 from tests.ring1.test_pool import Epochs, pipelines
 
 WHOLE, MONEY = Decimal(38, 0), Decimal(38, 2)
@@ -148,7 +147,7 @@ def counted(tables: list[pa.Table]) -> list[tuple[int, bytes]]:
 def test_kernels_close_windows_as_duckdb_does(lanes: list[list[list[tuple[Any, ...]]]]) -> None:
     schema = schema_of(WIDE)
     made = [[table(rows, schema) for rows in lane] for lane in lanes]
-    outputs = close_lanes(known(WIDE), [counted(lane) for lane in made])
+    outputs = known(WIDE).close([counted(lane) for lane in made])
     stack = stack_of(WIDE)
     assert stack is not None
     parts = pa.concat_tables([t for lane in made for t in lane])
@@ -159,9 +158,9 @@ def test_kernels_close_windows_as_duckdb_does(lanes: list[list[list[tuple[Any, .
         expected += [parts.slice(0, 0)] * (len(made) - len(expected))
         assert [rows_of(o) for o in outputs] == [rows_of(e) for e in expected]
         assert {o.schema for o in outputs} == {stack.output}
-    blob, sizes = merge_blobs(known(WIDE), [counted(made[0])])
-    again = decode_rows([blob.tobytes()], schema)
-    assert again.num_rows == sizes[0]
+    size, blob = known(WIDE).merge(counted(made[0]))
+    again = decode_rows([blob], schema)
+    assert again.num_rows == size
     # The compensated sum of values that are not finite is never used.
     kept = [name for name in schema.names if name != "p3"]
     assert rows_of(again.select(kept)) == rows_of(merge(WIDE, Meaning(), made[0]).select(kept))
@@ -173,8 +172,8 @@ def test_overlapping_windows_are_merged_too() -> None:
         [{"window_start": 0, "window_end": 10, "k0": "a", "k1": 1, "p0": 2, "_newest": n} for n in (1, 2)],
         schema=schema_of(hop),
     )
-    blob, _ = merge_blobs(known(hop), [counted([rows, rows])])
-    assert decode_rows([blob.tobytes()], schema_of(hop)).to_pylist()[0]["_newest"] == 6
+    _, blob = known(hop).merge(counted([rows, rows]))
+    assert decode_rows([blob], schema_of(hop)).to_pylist()[0]["_newest"] == 6
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def row(**values: Any) -> pa.Table:
 )
 def test_values_that_need_duckdb_are_left_to_it(values: dict[str, Any]) -> None:
     with pytest.raises(CannotMerge):
-        close_lanes(known(WIDE), [counted([row(**values), row(**values)])])
+        known(WIDE).close([counted([row(**values), row(**values)])])
 
 
 def test_damaged_blobs_are_not_merged() -> None:
@@ -219,9 +218,9 @@ def test_damaged_blobs_are_not_merged() -> None:
         data[:lengths] + b"\xff" * 4 + data[lengths + 4 :],
     ):
         with pytest.raises(CannotMerge):
-            close_lanes(known(WIDE), [[(rows, bad)]])
+            known(WIDE).close([[(rows, bad)]])
     with pytest.raises(CannotMerge):
-        close_lanes(known(WIDE), [[(rows + 1, data)]])
+        known(WIDE).close([[(rows + 1, data)]])
 
 
 def test_a_defect_of_the_kernels_is_logged_and_left_to_duckdb(
@@ -238,7 +237,7 @@ def test_a_defect_of_the_kernels_is_logged_and_left_to_duckdb(
         return epochs.sorted()
 
     expected = run()
-    monkeypatch.setattr(log_pool, "close_lanes", broken)
+    monkeypatch.setattr(MergeProgram, "close", broken)
     assert run() == expected
     assert "DuckDB merges instead" in caplog.text
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from headrace.bridge.merging import CannotMerge
 from headrace.bridge.rows import decode_counted, encode_rows
 from headrace.errors import InternalError, StateDamaged
 from headrace.exec.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
@@ -26,8 +27,7 @@ from headrace.ring1.lane_state import (
     outcome,
     require_group_limit,
 )
-from headrace.ring1.merge_program import CannotMerge, merge_program
-from headrace.ring1.merging import merge_blobs
+from headrace.ring1.merge_program import merge_program
 from headrace.ring1.split import by_window
 
 # A merge takes a DuckDB call (1-2 ms) and reads its segments. With 8, a segment is rewritten log8(epochs) times.
@@ -99,6 +99,8 @@ class Logs:
         for rows, data in payloads:
             self._put_encoded(bounds=bounds, log=log, data=data, level=0, rows=rows)
         fan_in, level = FAN_IN * len(payloads), 0
+        if len(log.segments) < fan_in:
+            return
         while len(same := [s for s in log.segments if s.level == level]) >= fan_in:
             rows, data = self._merged(bounds, self._fetch(bounds, same))
             for segment in same:
@@ -132,8 +134,7 @@ class Logs:
         program = merge_program(self.program)
         if program is not None:
             try:
-                blob, sizes = merge_blobs(program, [segments])
-                return int(sizes[0]), blob.tobytes()
+                return program.merge(segments)
             except CannotMerge:
                 pass  # DuckDB merges, and shows what is wrong
         part = merge(self.program, self.meaning, [self._decoded(bounds, segments)], self.max_values)

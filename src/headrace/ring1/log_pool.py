@@ -1,7 +1,7 @@
 """Runs many lanes with windows that emit on close together: every lane appends for itself, all close together.
 
-Kernels close the windows of lanes with the same merges and outputs in one call (`headrace.ring1.merging`). What they
-cannot do, DuckDB does in few statements (`headrace.exec.stacks`).
+Kernels close the windows of lanes with the same merges and outputs in one call (`headrace.ring1.merge_program`). What
+they cannot do, DuckDB does in few statements (`headrace.exec.stacks`).
 
 This is for lanes in which nothing but rows and a watermark arrives. An epoch with an end takes
 `headrace.ring1.lane.advance`, and so does a lane that had an end of input.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.bridge.merging import CannotMerge
 from headrace.bridge.packs import PackEntry
 from headrace.errors import InternalError
 from headrace.exec.aggregates import merge_and_finish, schema_of
@@ -24,8 +25,7 @@ from headrace.exec.stacks import Stack, named, stack_of
 from headrace.model.program import Meaning, PipelineDef, Ring1Program
 from headrace.ring1.lane_state import LaneHeader, Outcome, StateSize, Store, outcome, require_group_limit
 from headrace.ring1.log_lane import Logs, decode_segments
-from headrace.ring1.merge_program import CannotMerge, merge_program
-from headrace.ring1.merging import close_lanes
+from headrace.ring1.merge_program import merge_program
 
 # Lanes with more bytes than this to close run by themselves, and a stack has at most so many bytes.
 LARGE_LANE = 1 << 20
@@ -65,24 +65,26 @@ class LogStep:
 def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], watermark: int | None) -> LogStep | None:
     """Append the rows of an epoch to a lane. None if the lane had an end of input; then nothing is changed."""
     header = LaneHeader.recall(store.header())
-    if header.floor is not None or any(e.start == e.end for e in entries):
+    if header.floor is not None:
         return None
-    known = [w for w in (header.watermark, watermark) if w is not None]
-    header.watermark = max(known) if known else None
+    windows: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
+    for entry in entries:
+        if entry.start == entry.end:
+            return None
+        windows.setdefault((entry.start, entry.end), []).append((entry.rows, entry.payload))
+    if header.watermark is None or (watermark is not None and watermark > header.watermark):
+        header.watermark = watermark
     limit = header.watermark
     program = _ring1(pipeline)
     logs = Logs(program, pipeline.program.meaning, store, header, pipeline.max_group_values)
-    windows: dict[tuple[int, int], list[tuple[int, bytes]]] = defaultdict(list)
-    for entry in entries:
-        windows[entry.start, entry.end].append((entry.rows, entry.payload))
-    over = {b for b in (*header.logs, *windows) if limit is not None and b[1] <= limit}
+    over = set() if limit is None else {b for known in (header.logs, windows) for b in known if b[1] <= limit}
     due: list[tuple[int, bytes]] = []
     for bounds, payloads in windows.items():
         if bounds in over:
             due += payloads
         else:
             logs.append_encoded(bounds, payloads)
-    for bounds in sorted(over & header.logs.keys()):
+    for bounds in sorted(over & header.logs.keys()) if over else ():
         due += logs.take_encoded(bounds, header.logs.pop(bounds))
     share = -(-pipeline.max_groups // pipeline.buckets)
     size = header.size
@@ -119,7 +121,7 @@ def _merged(steps: list[LogStep]) -> list[pa.Table] | None:
     program = merge_program(steps[0].program)
     assert program is not None
     try:
-        outputs = close_lanes(program, [step.due for step in steps])
+        outputs = program.close([step.due for step in steps])
     except CannotMerge:
         return None
     except Exception:  # a defect of ours: DuckDB gives the same rows, only slower

@@ -8,10 +8,10 @@ bounds of the window, a sum as BIGINT, a compensated sum, an average of whole nu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +19,16 @@ import pyarrow.compute as pc
 
 from headrace.base.arrays import Ints
 from headrace.bridge.kernels import merges as k
-from headrace.bridge.rows import BlobLayout, layout_of
+from headrace.bridge.merging import CannotMerge, Counted, merge_blobs
+from headrace.bridge.rows import BlobLayout, layout_of, view_rows
 from headrace.exec.aggregates import NEWEST, schema_of
 from headrace.model.program import Partial, Ring1Program
 from headrace.model.schema import DataType
 
 KEPT = 4096
-if TYPE_CHECKING:
-    Column = pa.Array[Any] | pa.ChunkedArray[Any]
-    Output = Callable[[pa.Table], Column]
+Column = Any  # a `pa.ChunkedArray`
+Output = Callable[[pa.Table], Column]
+_compute: Any = pc  # its types do not know mixed arguments
 
 _SUM = pa.decimal128(38, 0)
 _INSTANT = pa.timestamp("us", "UTC")
@@ -38,10 +39,6 @@ _FINITE = re.compile(r"\(*CASE WHEN isfinite\((p\d+)\) THEN \1 ELSE (p\d+) END\)
 _MEAN = re.compile(r"\(*CASE WHEN (p\d+) > 0 THEN CAST\((p\d+) AS DOUBLE\) / \1 END\)*")
 # A whole number below this has a double of its own. DuckDB may round a larger sum in another way.
 _EXACT = 1 << 53
-
-
-class CannotMerge(Exception):
-    """The kernels cannot merge or finish these rows, so DuckDB has to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +53,19 @@ class MergeProgram:
     schema: pa.Schema
     shape: str
 
-    def finish(self, groups: pa.Table) -> pa.Table:
-        """The output of merged groups. Raises CannotMerge if a value is outside of what the kernels know."""
-        return pa.Table.from_arrays([output(groups) for output in self.outputs], schema=self.schema)
+    def merge(self, segments: Sequence[Counted]) -> Counted:
+        """One segment of several. Raises CannotMerge."""
+        blob, sizes = merge_blobs(self.layout, self.keys, self.kinds, [segments])
+        return int(sizes[0]), blob.tobytes()
+
+    def close(self, lanes: Sequence[Sequence[Counted]]) -> list[pa.Table]:
+        """The output of each lane, from its segments, with columns `o0, o1, ...`. Raises CannotMerge if the segments
+        are damaged, or if a value is outside of what the kernels know."""
+        blob, sizes = merge_blobs(self.layout, self.keys, self.kinds, lanes)
+        groups = view_rows(blob, self.layout)
+        output = pa.Table.from_arrays([make(groups) for make in self.outputs], schema=self.schema)
+        ends = np.cumsum(sizes).tolist()
+        return [output.slice(begin, end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 _programs: dict[int, tuple[Ring1Program, MergeProgram | None]] = {}
@@ -135,9 +142,9 @@ def _output(sql: str, declared: DataType, schema: pa.Schema) -> Output | None:
     if (found := _NARROWED.fullmatch(sql)) and kind == pa.int64() and typed(found[1], _SUM):
         return partial(_narrowed, found[1])
     if (found := _FINITE.fullmatch(sql)) and all(typed(name, kind) for name in found.groups()):
-        return partial(_finite, *found.groups()) if kind == pa.float64() else None
+        return partial(_finite, found[1], found[2]) if kind == pa.float64() else None
     if (found := _MEAN.fullmatch(sql)) and typed(found[1], pa.int64()) and typed(found[2], _SUM):
-        return partial(_mean, *found.groups()) if kind == pa.float64() else None
+        return partial(_mean, found[1], found[2]) if kind == pa.float64() else None
     return None
 
 
@@ -146,7 +153,8 @@ def _column(name: str, groups: pa.Table) -> Column:
 
 
 def _instant(name: str, groups: pa.Table) -> Column:
-    return groups.column(name).chunk(0).view(_INSTANT)
+    column: Any = groups.column(name)
+    return column.cast(_INSTANT)
 
 
 def _narrowed(name: str, groups: pa.Table) -> Column:
@@ -158,14 +166,14 @@ def _narrowed(name: str, groups: pa.Table) -> Column:
 
 def _finite(compensated: str, plain: str, groups: pa.Table) -> Column:
     total = groups.column(compensated)
-    return pc.if_else(pc.fill_null(pc.is_finite(total), False), total, groups.column(plain))
+    return _compute.if_else(_compute.fill_null(_compute.is_finite(total), False), total, groups.column(plain))
 
 
 def _mean(count: str, total: str, groups: pa.Table) -> Column:
     counts, sums = groups.column(count), _narrowed(total, groups)
     for column in (counts, sums):
-        bounds = pc.min_max(column).as_py()
+        bounds = _compute.min_max(column).as_py()
         if max(abs(bounds["min"] or 0), abs(bounds["max"] or 0)) >= _EXACT:
             raise CannotMerge("a double would have to be rounded")
-    quotients = pc.divide(sums.cast(pa.float64()), counts.cast(pa.float64()))
-    return pc.if_else(pc.greater(counts, 0), quotients, None)
+    quotients = _compute.divide(sums.cast(pa.float64()), counts.cast(pa.float64()))
+    return _compute.if_else(_compute.greater(counts, 0), quotients, None)

@@ -1,4 +1,4 @@
-"""Merges the rows of one blob that belong to the same group. `headrace.ring1.merging` calls these kernels.
+"""Merges the rows of one blob that belong to the same group. `headrace.bridge.merging` calls these kernels.
 
 A row is a partial aggregate: first the columns that name its group, then one column per partial. `headrace.bridge.rows`
 describes the form of a blob. Groups are numbered in the order in which they appear, so the groups of a lane stay
@@ -194,7 +194,7 @@ def _extreme(source: Any, first: int, out: Any, begin: int, most: bool, mask: An
 def _fold(kind: int, width: int, blob: Any, here: int, out: Any, there: int, mask: Any, groups: Any, seen: Any) -> bool:
     """Fold the values of a column that begins at `here` into the groups. `seen` has a byte per group: whether there was
     a value. False if a sum does not fit."""
-    if kind == MIN_INTS or kind == MAX_INTS:
+    if kind in (MIN_INTS, MAX_INTS):
         most = kind == MAX_INTS
         if width == 8:
             _extreme(blob.view(np.int64), here >> 3, out.view(np.int64), there >> 3, most, mask, groups, seen)

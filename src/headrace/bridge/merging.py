@@ -1,7 +1,5 @@
-"""Merges and finishes closed windows with kernels: from the bytes of the state to the output of each lane.
-
-The rows are those that DuckDB gives (`headrace.exec.stacks`), in another order.
-"""
+"""Merges partial aggregates with kernels, from blob to blob: one row per group. The rows are those that DuckDB gives
+(`headrace.exec.aggregates`), in another order."""
 
 from __future__ import annotations
 
@@ -11,25 +9,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.base.arrays import Ints
 from headrace.bridge.kernels import merges as k
-from headrace.bridge.rows import MAGIC, join_rows, view_rows
+from headrace.bridge.rows import MAGIC, BlobLayout, encode_rows, join_rows, layout_of
 from headrace.errors import InternalError
-from headrace.ring1.merge_program import CannotMerge, MergeProgram
 
 Counted = tuple[int, bytes]  # a blob, and the number of rows that it must have
 # The rows of a merge are copied twice. DuckDB can write to disk what is larger.
 MOST_BYTES = 128 << 20
 
 
+class CannotMerge(Exception):
+    """The kernels cannot merge or finish these rows, so DuckDB has to."""
+
+
 def merge_blobs(
-    program: MergeProgram, lanes: Sequence[Sequence[Counted]]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Merge the rows of each lane to one per group. Returns them as one blob, ordered by lane, and the number of groups
-    of each lane. Raises CannotMerge if the blobs are damaged or if a sum does not fit."""
+    layout: BlobLayout, keys: int, kinds: Ints, lanes: Sequence[Sequence[Counted]]
+) -> tuple[npt.NDArray[np.uint8], Ints]:
+    """Merge the rows of each lane to one per group. The first `keys` columns name the group, and `kinds` says how each
+    other column is merged. Returns the groups as one blob, ordered by lane, and the number of groups of each lane.
+    Raises CannotMerge if the blobs are damaged or if a sum does not fit."""
     segments = [segment for lane in lanes for segment in lane]
     if sum([len(data) for _, data in segments]) > MOST_BYTES:
         raise CannotMerge("there are too many rows")
-    layout = program.layout
     try:
         joined = join_rows([data for _, data in segments], layout)
     except InternalError as damage:
@@ -38,7 +40,7 @@ def merge_blobs(
         raise CannotMerge("a blob has another number of rows than it should")
     rows, width = int(joined.counts.sum()), len(layout.widths)
     numbers = np.repeat(np.arange(len(lanes)), [len(lane) for lane in lanes])
-    offsets = np.empty((program.keys, rows + 1), np.int64)
+    offsets = np.empty((keys, rows + 1), np.int64)
     table = np.full(1 << (2 * rows + 1).bit_length(), k.NO_GROUP, np.int32)
     groups, firsts = np.empty((2, rows), np.int32)
     sizes, texts = np.zeros(len(lanes), np.int64), np.zeros(width, np.int64)
@@ -46,7 +48,7 @@ def merge_blobs(
         joined.blob,
         rows,
         layout.widths,
-        program.keys,
+        keys,
         joined.flags,
         joined.held,
         joined.counts,
@@ -65,8 +67,8 @@ def merge_blobs(
         joined.blob,
         rows,
         layout.widths,
-        program.keys,
-        program.kinds,
+        keys,
+        kinds,
         joined.flags,
         joined.held,
         offsets,
@@ -83,9 +85,9 @@ def merge_blobs(
     return out, sizes
 
 
-def close_lanes(program: MergeProgram, lanes: Sequence[Sequence[Counted]]) -> list[pa.Table]:
-    """The output of each lane, with columns `o0, o1, ...`. Raises CannotMerge."""
-    out, sizes = merge_blobs(program, lanes)
-    output = program.finish(view_rows(out, program.layout))
-    ends = np.cumsum(sizes).tolist()
-    return [output.slice(begin, end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
+def warm() -> None:
+    """Compile or load the kernels that merge."""
+    table = pa.table({"k0": ["a"], "p0": [1.0]})
+    layout = layout_of(table.schema)
+    assert layout is not None
+    merge_blobs(layout, 1, np.array([k.SUM_DOUBLES]), [[(1, encode_rows(table))]])
