@@ -26,8 +26,8 @@ from headrace.model.program import Partial, Ring1Program
 from headrace.model.schema import DataType
 
 KEPT = 4096
-Column = Any  # a `pa.ChunkedArray`
-Output = Callable[[pa.Table], Column]
+OutputColumn = Any  # a `pa.ChunkedArray`
+OutputMaker = Callable[[pa.Table], OutputColumn]
 _compute: Any = pc  # its types do not know mixed arguments
 
 _SUM = pa.decimal128(38, 0)
@@ -49,7 +49,7 @@ class MergeProgram:
     layout: BlobLayout
     keys: int
     kinds: Ints
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputMaker, ...]
     schema: pa.Schema
     shape: str
 
@@ -128,7 +128,7 @@ def _kind(state: Partial) -> int | None:
     return {f"min({name})": k.MIN_INTS, f"max({name})": k.MAX_INTS}.get(call) if whole else None
 
 
-def _output(sql: str, declared: DataType, schema: pa.Schema) -> Output | None:
+def _output(sql: str, declared: DataType, schema: pa.Schema) -> OutputMaker | None:
     """Computes an output column from merged groups, None if only DuckDB can."""
     kind = declared.arrow
 
@@ -148,28 +148,28 @@ def _output(sql: str, declared: DataType, schema: pa.Schema) -> Output | None:
     return None
 
 
-def _column(name: str, groups: pa.Table) -> Column:
+def _column(name: str, groups: pa.Table) -> OutputColumn:
     return groups.column(name)
 
 
-def _instant(name: str, groups: pa.Table) -> Column:
+def _instant(name: str, groups: pa.Table) -> OutputColumn:
     column: Any = groups.column(name)
     return column.cast(_INSTANT)
 
 
-def _narrowed(name: str, groups: pa.Table) -> Column:
+def _narrowed(name: str, groups: pa.Table) -> OutputColumn:
     try:
         return groups.column(name).cast(pa.int64())
     except pa.ArrowInvalid:  # does not fit, and DuckDB says which pipeline has failed
         raise CannotMerge("a sum does not fit into 64 bits") from None
 
 
-def _finite(compensated: str, plain: str, groups: pa.Table) -> Column:
+def _finite(compensated: str, plain: str, groups: pa.Table) -> OutputColumn:
     total = groups.column(compensated)
     return _compute.if_else(_compute.fill_null(_compute.is_finite(total), False), total, groups.column(plain))
 
 
-def _mean(count: str, total: str, groups: pa.Table) -> Column:
+def _mean(count: str, total: str, groups: pa.Table) -> OutputColumn:
     counts, sums = groups.column(count), _narrowed(total, groups)
     for column in (counts, sums):
         bounds = _compute.min_max(column).as_py()
