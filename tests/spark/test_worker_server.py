@@ -33,7 +33,6 @@ def server() -> Iterator[PreloadedPython]:
     found = preloaded_python("local[2]")
     if found is None:
         pytest.skip("processes are forked on Linux only")
-    found.ready()
     yield found
     found.stop()
 
@@ -66,6 +65,8 @@ def test_a_process_ends_with_the_client_that_asked_for_it(server: PreloadedPytho
         assert client.stdout is not None
         pid = int(client.stdout.readline())
         assert pid != client.pid
+        assert b"-m\0program_of_test\0sleep\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert b"program_of_test" not in Path(f"/proc/{client.pid}/cmdline").read_bytes()
         client.send_signal(signal.SIGTERM)
     limit = time.monotonic() + 10
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < limit:
@@ -80,6 +81,17 @@ def test_without_a_server_python_is_started(tmp_path: Path) -> None:
     line, env = command(tmp_path)
     found = subprocess.run(line, env={**env, SERVER: str(gone)}, input="", capture_output=True, text=True, check=False)
     assert found.returncode == 3 and '"loaded": false' in found.stdout
+
+
+def test_a_server_that_dies_while_it_loads_is_not_waited_for(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        line, env = command(tmp_path)
+        env |= {SERVER: str(tmp_path / "s")}
+        with subprocess.Popen(line, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as client:
+            listener.accept()[0].close()
+            assert client.stdout is not None and '"loaded": false' in client.stdout.read()
 
 
 def test_other_command_lines_are_not_forked(server: PreloadedPython) -> None:

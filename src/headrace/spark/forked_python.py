@@ -13,22 +13,22 @@ import sys
 
 
 def ask(server: str, arguments: list[str]) -> "socket.socket | None":
-    """The connection to a server that has got the request. None if there is no server."""
+    """The connection to a server that has forked. None if there is no server, or if it ended before."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        client.connect(server)
-    except OSError:
-        return None
     request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
     text = json.dumps(request).encode()
     files = array.array("i", (0, 1, 2))
-    client.sendmsg([struct.pack("<I", len(text))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
-    client.sendall(text)
-    return client
+    try:
+        client.connect(server)
+        client.sendmsg([struct.pack("<I", len(text))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+        client.sendall(text)
+        return client if client.recv(1) else None
+    except OSError:
+        return None
 
 
 def main() -> None:
-    server, arguments = sys.argv[1], sys.argv[2:]
+    server, arguments = os.environ["HEADRACE_WORKER_SERVER"], os.environ.pop("HEADRACE_FORKED_ARGUMENTS").split("\x1f")
     # Strings must have the same hashes in all workers. The server has the seed that Spark sets.
     usual = arguments[:1] != ["-m"] or os.environ.get("PYTHONHASHSEED") != "0"
     client = None if usual else ask(server, arguments[1:])

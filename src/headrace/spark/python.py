@@ -12,10 +12,10 @@ import hashlib
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from headrace.base.cache import cache_directory, install_script
@@ -32,13 +32,18 @@ for entry in $PYTHONPATH; do
   esac
 done
 export PYTHONPATH="$kept"
-unset IFS
-if [ -S "${{{server}:-}}" ]; then exec {python} -I -S {client} "${server}" "$@"; fi
+if [ -S "${{{server}:-}}" ]; then
+  IFS=$(printf '\037')
+  export {arguments}="$*"
+  exec {python} -I -S {client}
+fi
 exec {python} "$@"
 """
-# The path of the socket of the worker server, if there is one.
-SERVER = "HEADRACE_WORKER_SERVER"
-START_SECONDS = 10.0
+# The path of the socket of the worker server, if there is one; and the arguments of the client. They are not on its
+# command line, so that a list of processes has each of Spark's only once.
+SERVER, ARGUMENTS = "HEADRACE_WORKER_SERVER", "HEADRACE_FORKED_ARGUMENTS"
+STOP_SECONDS = 10.0
+ROOM = "." * 200  # on the server's command line, for those of the processes that are forked from it
 
 
 def worker_python() -> str:
@@ -51,7 +56,12 @@ def worker_python() -> str:
         client = Path(__file__).with_name("forked_python.py")
         install_script(
             script,
-            _SCRIPT.format(python=shlex.quote(sys.executable), server=SERVER, client=shlex.quote(str(client))),
+            _SCRIPT.format(
+                python=shlex.quote(sys.executable),
+                server=SERVER,
+                arguments=ARGUMENTS,
+                client=shlex.quote(str(client)),
+            ),
         )
     except OSError:
         return sys.executable
@@ -66,20 +76,18 @@ class PreloadedPython:
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="headrace-python-"))
-        path = self._directory / "s"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "headrace.spark.worker_server", str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONHASHSEED": "0"},
-        )
-        os.environ[SERVER] = str(path)
-
-    def ready(self) -> None:
-        """Wait until it takes requests. Spark may start a Python after that."""
-        limit = time.monotonic() + START_SECONDS
-        while not (self._directory / "s").exists() and self._process.poll() is None and time.monotonic() < limit:
-            time.sleep(0.01)
+        path = str(self._directory / "s")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)  # from now on requests wait until the server has loaded everything
+            listener.listen(64)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "headrace.spark.worker_server", str(listener.fileno()), ROOM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONHASHSEED": "0"},
+                pass_fds=[listener.fileno()],
+            )
+        os.environ[SERVER] = path
 
     def stop(self) -> None:
         """Let it end when Spark's processes have ended."""
@@ -88,7 +96,7 @@ class PreloadedPython:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(timeout=START_SECONDS)
+            self._process.wait(timeout=STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

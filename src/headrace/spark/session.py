@@ -190,8 +190,6 @@ def start(
         python = preloaded_python(chosen)  # before the JVM, which passes our environment on
         try:
             spark = builder.getOrCreate()
-            if python is not None:
-                python.ready()
         except Exception as problem:
             if registration.timed_out:
                 failure = unreachable(chosen, "it takes connections, but does not answer as a Spark master")

@@ -7,13 +7,14 @@ while the JVM starts. `headrace.spark.python` makes Spark run a script that asks
 (`headrace.spark.forked_python`).
 
 One thread, one request per connection: the client sends its command line, environment, directory and three standard
-files, and gets the exit code when the process has ended. If the client goes away, the process is ended. The server ends
-when its standard input is closed and no process is left.
+files. It gets an answer when the process runs, and its exit code when it has ended. If the client goes away, the
+process is ended. The server ends when its standard input is closed and no process is left.
 """
 
 from __future__ import annotations
 
 import array
+import ctypes
 import json
 import os
 import runpy
@@ -28,6 +29,7 @@ from contextlib import suppress
 from typing import Any
 
 LENGTH = struct.Struct("<I")
+FORKED = b"+"  # the first answer; the second is the exit code
 EXIT_CODE = struct.Struct("<i")
 FILES = 3
 # A process whose client has gone gets SIGTERM, and SIGKILL after this many seconds.
@@ -106,6 +108,8 @@ class WorkerServer:
             os.close(file)
         self._clients[pid] = client
         self._selector.register(client, selectors.EVENT_READ)
+        with suppress(OSError):  # the client has gone
+            client.sendall(FORKED)
 
     def _client_gone(self, client: socket.socket) -> None:
         self._selector.unregister(client)
@@ -172,6 +176,7 @@ def run(request: dict[str, Any], files: list[int], unused: list[int]) -> None:
         given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         sys.path[1:1] = [entry for entry in given if entry not in sys.path]
         module, *arguments = request["arguments"]
+        set_command_line([sys.executable, "-m", module, *arguments])
         sys.argv = [module, *arguments]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
@@ -186,11 +191,21 @@ def run(request: dict[str, Any], files: list[int], unused: list[int]) -> None:
         os._exit(code)
 
 
+def set_command_line(words: list[str]) -> None:
+    """Show this command line in lists of processes. Linux reads it from the memory of the process. What is longer than
+    the server's own is cut off."""
+    with open("/proc/self/stat", encoding="utf-8") as file:
+        fields = file.read().rpartition(")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])
+    text = "\0".join(words).encode()[: max(0, end - begin - 1)]
+    if begin:
+        ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
+
+
 def main() -> None:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(sys.argv[1])
-    listener.listen(64)
-    preload()  # clients that come meanwhile wait
+    """Serve on the listening socket whose number is the argument. Clients that come while packages are loaded wait."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    preload()
     WorkerServer(listener).serve()
 
 
