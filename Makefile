@@ -80,6 +80,10 @@ bench-scale: $(STAMP) ## The cost model, predicted against measured, the driver'
 bench-hosts: $(STAMP) ## Pipelines on the epoch and dedicated hosts beside plain Spark queries, and small epochs (12 minutes)
 	@$(BIN)/python -m bench.hosts
 
+.PHONY: bench-start
+bench-start: $(STAMP) ## Seconds and phases from `headrace run` to its first row, beside a plain PySpark script (3 minutes)
+	@$(BIN)/python -m bench.start $(if $(QUICK),--quick)
+
 bench-cpu: $(STAMP) ## CPU time of our own code per tiny epoch, without Spark, for 1, 32 and 300 pipelines
 	@$(BIN)/python -m bench.cpu
 

@@ -91,8 +91,7 @@ def test_killed_processes_and_an_input_that_is_away_end_no_stream(
     assert status.next_try is not None and status.since is not None and status.problem
     comes_back(hub, tmp_path, 10)
     # Spark's Python daemon together with all of its workers, in the middle of an epoch or between two.
-    jvm: Any = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    killed = [pid for pid, command in descendants(jvm) if "headrace.spark.daemon" in command]
+    killed = [pid for pid, command in descendants(os.getpid()) if "-m headrace.spark.daemon" in command]
     assert killed
     kill(killed)
     comes_back(hub, tmp_path, 20)

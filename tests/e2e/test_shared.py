@@ -120,7 +120,7 @@ def test_sixteen_threads_create_and_drop_pipelines_at_once(tmp_path: Path, spark
 
 
 def workers(spark: Any) -> set[int]:
-    """The live processes below Spark's JVM."""
+    """The live processes below Spark's JVM, or forked for it from the worker server, which is below us."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -128,10 +128,18 @@ def workers(spark: Any) -> set[int]:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:  # it ended meanwhile
                 continue
-    found = {int(spark.sparkContext._gateway.proc.pid)}
+    jvm = int(spark.sparkContext._gateway.proc.pid)
+    found = {jvm, *(p for p in parents if parents[p] == os.getpid() and b"spark.worker_server" in _command(p))}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
-    return found - {int(spark.sparkContext._gateway.proc.pid)}
+    return found - {jvm}
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it ended meanwhile
+        return b""
 
 
 def read_by(pids: set[int]) -> dict[int, int]:

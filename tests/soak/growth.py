@@ -143,7 +143,7 @@ BOUNDS = {
 
 
 def memory() -> dict[str, float]:
-    """Resident memory of this process and of all processes below Spark's JVM together, and the JVM's heap after GC."""
+    """Resident memory of this process and of all of Spark's Python processes together, and the JVM's heap after GC."""
     from pyspark import SparkContext
 
     gc.collect()
@@ -152,7 +152,7 @@ def memory() -> dict[str, float]:
     runtime.gc()
     heap = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
     jvm = int(context._gateway.proc.pid)
-    workers = [_resident(pid) for pid in _below(jvm)]
+    workers = [_resident(pid) for pid in _below(os.getpid()) - {jvm}]
     return {"driver MB": _resident(os.getpid()), "JVM heap MB": heap, "workers MB": sum(workers)}
 
 

@@ -141,23 +141,56 @@ def decode_counted(blobs: Sequence[bytes], schema: pa.Schema) -> tuple[pa.Table,
     if layout is None:
         tables = [_decode_ipc(blob, schema) for blob in blobs]
         return pa.concat_tables(tables), np.array([t.num_rows for t in tables], np.int64)
-    if set(map(type, blobs)) != {bytes}:
-        raise InternalError("rows can only be read from `bytes` objects")
-    addresses = np.fromiter(map(id, blobs), np.int64, len(blobs)) + _BYTES_AT
-    sizes = np.fromiter(map(len, blobs), np.int64, len(blobs))
-    rows, held = np.empty(len(blobs), np.int64), np.zeros(len(layout.widths), np.int64)
-    wrong, flags, size = k.measure(addresses, sizes, layout.widths, MAGIC, layout.digest, rows, held)
-    if wrong != k.FINE:
-        raise InternalError(f"{len(blobs[wrong])} bytes are not rows of {', '.join(schema.names)}")
-    if len(blobs) == 1 or size > min(LARGE * len(blobs), _MOST):
-        return pa.concat_tables([_view(_buffer(blob), layout) for blob in blobs]), rows
-    out = np.empty(size, np.uint8)
-    k.join(addresses, layout.widths, MAGIC, layout.digest, rows, held, flags, out)
-    return _view(_buffer(out), layout), rows
+    found = _Measured(blobs, layout)
+    if len(blobs) == 1 or found.size > min(LARGE * len(blobs), _MOST):
+        return pa.concat_tables([view_rows(blob, layout) for blob in blobs]), found.rows
+    return view_rows(found.join(), layout), found.rows
 
 
-def _view(blob: Any, layout: BlobLayout) -> pa.Table:
-    """The table in a blob that was already checked. Values are not copied."""
+class _Measured:
+    """Blobs that have the given layout: the rows of each, which columns have a mask in some blob, the bytes of each
+    column of strings, and the size of one blob with all rows. Raises InternalError for other blobs."""
+
+    def __init__(self, blobs: Sequence[bytes], layout: BlobLayout) -> None:
+        if set(map(type, blobs)) != {bytes}:
+            raise InternalError("rows can only be read from `bytes` objects")
+        self._blobs, self._layout, count = blobs, layout, len(blobs)
+        self._addresses = np.fromiter(map(id, blobs), np.int64, count) + _BYTES_AT
+        sizes = np.fromiter(map(len, blobs), np.int64, count)
+        self.rows, self.held = np.empty(count, np.int64), np.zeros(len(layout.widths), np.int64)
+        wrong, self.flags, self.size = k.measure(
+            self._addresses, sizes, layout.widths, MAGIC, layout.digest, self.rows, self.held
+        )
+        if wrong != k.FINE:
+            raise InternalError(f"{len(blobs[wrong])} bytes are not rows of {', '.join(layout.schema.names)}")
+
+    def join(self) -> npt.NDArray[np.uint8]:
+        """One blob with all rows."""
+        out, layout = np.empty(self.size, np.uint8), self._layout
+        k.join(self._addresses, layout.widths, MAGIC, layout.digest, self.rows, self.held, self.flags, out)
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRows:
+    """Many blobs as one: `counts` are the rows of each. Bit c of `flags` says that column c has a mask, and `held` has
+    the bytes of each column of strings."""
+
+    blob: npt.NDArray[np.uint8]
+    counts: Ints
+    flags: int
+    held: Ints
+
+
+def join_rows(blobs: Sequence[bytes], layout: BlobLayout) -> JoinedRows:
+    """Join blobs to one, without looking at their strings. Raises InternalError if one has another layout."""
+    found = _Measured(blobs, layout)
+    return JoinedRows(found.join(), found.rows, found.flags, found.held)
+
+
+def view_rows(memory: bytes | npt.NDArray[np.uint8], layout: BlobLayout) -> pa.Table:
+    """The table in a blob whose layout was already checked. Values are not copied."""
+    blob = _buffer(memory)
     _, rows, _, flags = _PREFIX.unpack_from(blob)
     sizes = iter(layout.sizes.unpack_from(blob, _PREFIX.size))
     at = _PREFIX.size + layout.sizes.size

@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from headrace.model.schema import DataType, parse_type
@@ -37,11 +38,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, DataType):
         return value.ddl
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        found = {}
-        for key, name in _names(type(value)).items():
-            one = getattr(value, name)
-            found[key] = one if one is None or type(one) in _SIMPLE else _plain(one)
-        return found
+        keys, read = _readers(type(value))
+        return {
+            key: one if one is None or type(one) in _SIMPLE else _plain(one)
+            for key, one in zip(keys, read(value), strict=True)
+        }
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple | list):
@@ -61,6 +62,16 @@ def stored_as(key: str, *, default: T) -> T:
 def _names(kind: Any) -> dict[str, str]:
     """The fields of a dataclass by the key that they are stored under."""
     return {f.metadata.get(_KEY, f.name): f.name for f in dataclasses.fields(kind)}
+
+
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """The keys of a dataclass, and a function that reads all its fields in one call. The commit of every epoch stores
+    some hundred counters."""
+    names = _names(kind)
+    if len(names) < 2:  # then `attrgetter` returns no tuple
+        return tuple(names), lambda value: tuple(getattr(value, name) for name in names.values())
+    return tuple(names), attrgetter(*names.values())
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headrace.bridge import rows
+from headrace.bridge import merging, rows
 from headrace.bridge.kernels import folds as k
 from headrace.bridge.rows import layout_of
 from headrace.formats import warm
@@ -40,6 +40,7 @@ def main() -> None:
     """Compile what is not compiled yet. The formats come last: they record that everything is compiled."""
     rows.warm()
     fold_a_row()
+    merging.warm()
     warm.main()
 
 

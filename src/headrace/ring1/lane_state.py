@@ -24,9 +24,37 @@ from headrace.errors import StateDamaged, TooManyGroups
 STATE_VERSION = 3
 _LOGS = b"HRL1"  # begins a header without tables, with its version; one with tables is JSON
 _LOGS_FIXED = len(_LOGS) + 4 * 8
-# Headers that this process has written, by their bytes: the next epoch reads them again. 300 pipelines have 600 lanes.
+# Headers that this process has written, by their bytes: the next epoch reads them again. 300 pipelines have 600 lanes,
+# and many lanes of one family have equal headers.
 RECENT = 2048
-_recent: dict[bytes, LaneHeader] = {}
+
+
+class _RecentHeaders:
+    """At most `RECENT` headers, the oldest bytes go first. Equal headers are interchangeable."""
+
+    def __init__(self) -> None:
+        self._by_bytes: dict[bytes, list[LaneHeader]] = {}
+        self._count = 0
+
+    def add(self, data: bytes, header: LaneHeader) -> None:
+        while self._count >= RECENT:
+            self._count -= len(self._by_bytes.pop(next(iter(self._by_bytes))))
+        self._by_bytes.setdefault(data, []).append(header)
+        self._count += 1
+
+    def take(self, data: bytes) -> LaneHeader | None:
+        """A header with these bytes. It is not kept any more."""
+        found = self._by_bytes.get(data)
+        if found is None:
+            return None
+        self._count -= 1
+        header = found.pop()
+        if not found:
+            del self._by_bytes[data]
+        return header
+
+
+_recent = _RecentHeaders()
 NO_END = 2**63 - 1
 
 
@@ -254,15 +282,13 @@ class LaneHeader:
     @staticmethod
     def recall(data: bytes | None) -> LaneHeader:
         """As `decode`, faster if this process has written the header. The caller may change it."""
-        found = None if data is None else _recent.pop(data, None)
+        found = None if data is None else _recent.take(data)
         return LaneHeader.decode(data) if found is None else found
 
     def remember(self, data: bytes) -> None:
         """Keep this header for `recall`. `data` is what `encode` has returned. The caller must not change it any
         more."""
-        while len(_recent) >= RECENT:
-            del _recent[next(iter(_recent))]
-        _recent[data] = self
+        _recent.add(data, self)
 
     def blobs(self) -> Iterator[BlobKey]:
         """The keys of all blobs of the lane."""

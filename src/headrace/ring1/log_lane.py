@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from headrace.bridge.merging import CannotMerge
 from headrace.bridge.rows import decode_counted, encode_rows
 from headrace.errors import InternalError, StateDamaged
 from headrace.exec.aggregates import is_closed, merge, merge_and_finish, schema_of, split_closed
@@ -26,6 +27,7 @@ from headrace.ring1.lane_state import (
     outcome,
     require_group_limit,
 )
+from headrace.ring1.merge_program import merge_program
 from headrace.ring1.split import by_window
 
 # A merge takes a DuckDB call (1-2 ms) and reads its segments. With 8, a segment is rewritten log8(epochs) times.
@@ -97,13 +99,15 @@ class Logs:
         for rows, data in payloads:
             self._put_encoded(bounds=bounds, log=log, data=data, level=0, rows=rows)
         fan_in, level = FAN_IN * len(payloads), 0
+        if len(log.segments) < fan_in:
+            return
         while len(same := [s for s in log.segments if s.level == level]) >= fan_in:
-            part = merge(self.program, self.meaning, [self._read(bounds, same)], self.max_values)
+            rows, data = self._merged(bounds, self._fetch(bounds, same))
             for segment in same:
                 self.store.remove(BlobKey(*bounds, segment.part))
                 log.segments.remove(segment)
             fan_in, level = FAN_IN, level + 1
-            self._put(bounds, log, part, level)
+            self._put_encoded(bounds=bounds, log=log, data=data, level=level, rows=rows)
 
     def take(self, bounds: Bounds, log: LogEntry) -> pa.Table:
         """Remove the segments of a log from the store, and return their rows."""
@@ -121,9 +125,20 @@ class Logs:
         for bounds, log in self.header.logs.items():
             if len(log.segments) > 1:
                 level = max(s.level for s in log.segments)
-                part = merge(self.program, self.meaning, [self.take(bounds, log)], self.max_values)
+                rows, data = self._merged(bounds, self.take_encoded(bounds, log))
                 log.segments.clear()
-                self._put(bounds, log, part, level)
+                self._put_encoded(bounds=bounds, log=log, data=data, level=level, rows=rows)
+
+    def _merged(self, bounds: Bounds, segments: list[tuple[int, bytes]]) -> tuple[int, bytes]:
+        """One segment of several: the number of rows, and the rows."""
+        program = merge_program(self.program)
+        if program is not None:
+            try:
+                return program.merge(segments)
+            except CannotMerge:
+                pass  # DuckDB merges, and shows what is wrong
+        part = merge(self.program, self.meaning, [self._decoded(bounds, segments)], self.max_values)
+        return part.num_rows, encode_rows(part)
 
     def _put(self, bounds: Bounds, log: LogEntry, part: pa.Table, level: int) -> None:
         self._put_encoded(bounds=bounds, log=log, data=encode_rows(part), level=level, rows=part.num_rows)

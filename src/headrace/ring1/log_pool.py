@@ -1,4 +1,7 @@
-"""Runs many lanes with windows that emit on close together: every lane appends for itself, all close in few statements.
+"""Runs many lanes with windows that emit on close together: every lane appends for itself, all close together.
+
+Kernels close the windows of lanes with the same merges and outputs in one call (`headrace.ring1.merge_program`). What
+they cannot do, DuckDB does in few statements (`headrace.exec.stacks`).
 
 This is for lanes in which nothing but rows and a watermark arrives. An epoch with an end takes
 `headrace.ring1.lane.advance`, and so does a lane that had an end of input.
@@ -6,6 +9,7 @@ This is for lanes in which nothing but rows and a watermark arrives. An epoch wi
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.bridge.merging import CannotMerge
 from headrace.bridge.packs import PackEntry
 from headrace.errors import InternalError
 from headrace.exec.aggregates import merge_and_finish, schema_of
@@ -21,10 +26,13 @@ from headrace.model.definitions import PipelineDef
 from headrace.model.program import Meaning, Ring1Program
 from headrace.ring1.lane_state import LaneHeader, Outcome, StateSize, Store, outcome, require_group_limit
 from headrace.ring1.log_lane import Logs, decode_segments
+from headrace.ring1.merge_program import merge_program
 
 # Lanes with more bytes than this to close run by themselves, and a stack has at most so many bytes.
 LARGE_LANE = 1 << 20
 STACK_BYTES = 16 << 20
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -58,24 +66,26 @@ class LogStep:
 def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], watermark: int | None) -> LogStep | None:
     """Append the rows of an epoch to a lane. None if the lane had an end of input; then nothing is changed."""
     header = LaneHeader.recall(store.header())
-    if header.floor is not None or any(e.start == e.end for e in entries):
+    if header.floor is not None:
         return None
-    known = [w for w in (header.watermark, watermark) if w is not None]
-    header.watermark = max(known) if known else None
+    windows: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
+    for entry in entries:
+        if entry.start == entry.end:
+            return None
+        windows.setdefault((entry.start, entry.end), []).append((entry.rows, entry.payload))
+    if header.watermark is None or (watermark is not None and watermark > header.watermark):
+        header.watermark = watermark
     limit = header.watermark
     program = _ring1(pipeline)
     logs = Logs(program, pipeline.program.meaning, store, header, pipeline.max_group_values)
-    windows: dict[tuple[int, int], list[tuple[int, bytes]]] = defaultdict(list)
-    for entry in entries:
-        windows[entry.start, entry.end].append((entry.rows, entry.payload))
-    over = {b for b in (*header.logs, *windows) if limit is not None and b[1] <= limit}
+    over = set() if limit is None else {b for known in (header.logs, windows) for b in known if b[1] <= limit}
     due: list[tuple[int, bytes]] = []
     for bounds, payloads in windows.items():
         if bounds in over:
             due += payloads
         else:
             logs.append_encoded(bounds, payloads)
-    for bounds in sorted(over & header.logs.keys()):
+    for bounds in sorted(over & header.logs.keys()) if over else ():
         due += logs.take_encoded(bounds, header.logs.pop(bounds))
     share = -(-pipeline.max_groups // pipeline.buckets)
     size = header.size
@@ -89,20 +99,54 @@ def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], wat
 def close(steps: Sequence[LogStep]) -> list[pa.Table | Exception | None]:
     """Close the windows that are due: the output of each lane, or why it failed."""
     found: list[pa.Table | Exception | None] = [None] * len(steps)
-    stacks: dict[tuple[Meaning, str, pa.Schema], list[int]] = defaultdict(list)
+    shapes: dict[str, list[int]] = defaultdict(list)
+    left: list[int] = []
     for i, step in enumerate(steps):
-        if not step.due:
-            continue
+        if step.due:
+            program = merge_program(step.program)
+            (left if program is None else shapes[program.shape]).append(i)
+    for numbers in shapes.values():
+        for group in _groups(steps, numbers):
+            outputs = _merged([steps[i] for i in group])
+            if outputs is None:
+                left += group
+                continue
+            for i, output in zip(group, outputs, strict=True):
+                found[i] = output
+    _close_with_duckdb(steps, sorted(left), found)
+    return found
+
+
+def _merged(steps: list[LogStep]) -> list[pa.Table] | None:
+    """Close the windows of lanes of one shape with kernels. None if only DuckDB can."""
+    program = merge_program(steps[0].program)
+    assert program is not None
+    try:
+        outputs = program.close([step.due for step in steps])
+    except CannotMerge:
+        return None
+    except Exception:  # a defect of ours: DuckDB gives the same rows, only slower
+        _log.warning("the kernels failed, and DuckDB merges instead", exc_info=True)
+        return None
+    return [named(step.program, output) for step, output in zip(steps, outputs, strict=True)]
+
+
+def _close_with_duckdb(
+    steps: Sequence[LogStep], numbers: Sequence[int], found: list[pa.Table | Exception | None]
+) -> None:
+    """Fill `found` for these lanes."""
+    stacks: dict[tuple[Meaning, str, pa.Schema], list[int]] = defaultdict(list)
+    for i in numbers:
+        step = steps[i]
         stack = stack_of(step.program) if step.size <= LARGE_LANE else None
         if stack is None:
             found[i] = _alone(step)
         else:
             stacks[step.meaning, stack.sql, stack.partials].append(i)
-    for numbers in stacks.values():
-        for group in _groups(steps, numbers):
+    for alike in stacks.values():
+        for group in _groups(steps, alike):
             for i, output in zip(group, _together([steps[i] for i in group]), strict=True):
                 found[i] = output
-    return found
 
 
 def _groups(steps: Sequence[LogStep], numbers: list[int]) -> list[list[int]]:

@@ -3,7 +3,7 @@
 Spark starts it by name (`spark.python.daemon.module`). An epoch uses several workers at once. Each would import Arrow,
 DuckDB and the formats by itself, which takes most of a second of CPU; workers that are forked from here have them.
 Compiled kernels are loaded here for the same reason: 0.4 s of CPU once instead of 0.4 s in each worker. The first batch
-of a forked worker then takes 2 ms instead of 440 to 840. The two kernels that read and write what crosses the bridge
+of a forked worker then takes 2 ms instead of 440 to 840. The kernels that read, write and merge what crosses the bridge
 are also compiled here if they are not in the cache. Those that fold are loaded by each worker, in 70 ms of CPU.
 """
 
@@ -15,10 +15,11 @@ import pandas  # noqa: F401  # Spark's own worker imports it for Arrow
 
 import headrace.spark.epochs
 import headrace.spark.state_host  # noqa: F401
-from headrace.bridge import rows
+from headrace.bridge import merging, rows
 from headrace.formats import warm
 
 if __name__ == "__main__":
     warm.load()
     rows.warm()
+    merging.warm()
     runpy.run_module("pyspark.daemon", run_name="__main__")

@@ -54,6 +54,7 @@ class EpochCommit:
         self._quit: set[int] = set()
         self._delivered: dict[int, Delivered] = {}
         self._letters = 0
+        self._keys: dict[int, SinkKey] = {}
         self.query_ms: dict[int, float] = {}  # the time that the Spark queries took
 
     def check(self) -> None:
@@ -160,6 +161,12 @@ class EpochCommit:
         return found
 
     def _key(self, instance: int) -> SinkKey:
+        found = self._keys.get(instance)
+        if found is None:
+            found = self._keys[instance] = self._made_key(instance)
+        return found
+
+    def _made_key(self, instance: int) -> SinkKey:
         ending = self._found.first.ending or instance in self._closing
         key = self._sinks.key(instance, self._epoch, self._digest)
         if instance in self._dropped:  # what it kept may be deleted already, so nothing is written for it

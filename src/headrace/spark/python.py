@@ -1,4 +1,5 @@
-"""The Python that Spark starts for planning and for tasks: the current one, without pyspark's zip in its path.
+"""The Python that Spark starts for planning and for tasks: the current one, without pyspark's zip in its path, and as a
+fork of a process that has loaded everything (`headrace.spark.worker_server`).
 
 Spark puts its own copy of pyspark, a zip of sources, first in the path of every Python process that it starts. Python
 does not cache the bytecode of modules in a zip, so each of the six processes between a query and its first row compiles
@@ -10,7 +11,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import shutil
+import socket
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from headrace.base.cache import cache_directory, install_script
 
@@ -26,8 +32,18 @@ for entry in $PYTHONPATH; do
   esac
 done
 export PYTHONPATH="$kept"
+if [ -S "${{{server}:-}}" ]; then
+  IFS=$(printf '\037')
+  export {arguments}="$*"
+  exec {python} -I -S {client}
+fi
 exec {python} "$@"
 """
+# The path of the socket of the worker server, if there is one; and the arguments of the client. They are not on its
+# command line, so that a list of processes has each of Spark's only once.
+SERVER, ARGUMENTS = "HEADRACE_WORKER_SERVER", "HEADRACE_FORKED_ARGUMENTS"
+STOP_SECONDS = 10.0
+ROOM = "." * 200  # on the server's command line, for those of the processes that are forked from it
 
 
 def worker_python() -> str:
@@ -37,7 +53,62 @@ def worker_python() -> str:
         return sys.executable
     script = cache_directory() / f"python-{hashlib.sha256(sys.executable.encode()).hexdigest()[:16]}"
     try:
-        install_script(script, _SCRIPT.format(python=shlex.quote(sys.executable)))
+        client = Path(__file__).with_name("forked_python.py")
+        install_script(
+            script,
+            _SCRIPT.format(
+                python=shlex.quote(sys.executable),
+                server=SERVER,
+                arguments=ARGUMENTS,
+                client=shlex.quote(str(client)),
+            ),
+        )
     except OSError:
         return sys.executable
     return str(script)
+
+
+class PreloadedPython:
+    """A worker server in a process of its own. Spark's Python processes are forked from it while it runs.
+
+    It belongs to this process: its standard input is a pipe that closes when this process ends.
+    """
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="headrace-python-"))
+        path = str(self._directory / "s")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)  # from now on requests wait until the server has loaded everything
+            listener.listen(64)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "headrace.spark.worker_server", str(listener.fileno()), ROOM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONHASHSEED": "0"},
+                pass_fds=[listener.fileno()],
+            )
+        os.environ[SERVER] = path
+
+    def stop(self) -> None:
+        """Let it end when Spark's processes have ended."""
+        if os.environ.get(SERVER) == str(self._directory / "s"):
+            del os.environ[SERVER]
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def preloaded_python(master: str) -> PreloadedPython | None:
+    """Start a worker server for sessions on this machine. Elsewhere, and where processes cannot be forked safely,
+    Spark starts its own."""
+    if sys.platform != "linux" or not master.startswith("local") or master.startswith("local-cluster"):
+        return None
+    try:
+        return PreloadedPython()
+    except OSError:
+        return None

@@ -27,7 +27,7 @@ from headrace.model.spark_options import SparkOptions
 from headrace.spark import archive
 from headrace.spark.causes import in_short
 from headrace.spark.java import find_java
-from headrace.spark.python import worker_python
+from headrace.spark.python import PreloadedPython, preloaded_python, worker_python
 from headrace.spark.reachable import registration_limited, require_reachable, unreachable
 
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -72,6 +72,7 @@ class Engine:
 
     spark: SparkSession
     owned: bool
+    python: PreloadedPython | None = None
 
     @property
     def cores(self) -> int:
@@ -108,6 +109,8 @@ class Engine:
         if updates is not None:  # Spark leaves this thread running if the JVM does not answer
             with suppress(Exception):  # the thread that stops Spark may shut it down at the same time
                 updates.shutdown()
+        if self.python is not None:
+            self.python.stop()
 
     def _stop(self) -> None:
         try:
@@ -184,6 +187,7 @@ def start(
         keep_previous(log, SPARK_LOGS)
         keep_previous(errors)
     with errors_to(errors), registration_limited(chosen, log, _kill_jvm) as registration:
+        python = preloaded_python(chosen)  # before the JVM, which passes our environment on
         try:
             spark = builder.getOrCreate()
         except Exception as problem:
@@ -192,8 +196,10 @@ def start(
             else:
                 failure = _not_started(chosen, problem, log)  # needs the JVM, so it comes before it is shut down
             _shut_down(SparkContext._gateway)
+            if python is not None:
+                python.stop()
             raise failure from None
-    return Engine(spark, owned=True)
+    return Engine(spark, owned=True, python=python)
 
 
 def _kill_jvm() -> None:

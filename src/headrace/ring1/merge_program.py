@@ -1,0 +1,179 @@
+"""Recognizes programs whose closed windows the kernels of `headrace.bridge.kernels.merges` can merge and finish.
+
+DuckDB takes a millisecond to merge and finish a few rows, and different pipelines need a statement each. The kernels
+know sums, minima and maxima of numbers and times, and the output expressions that most queries have: a column, the
+bounds of the window, a sum as BIGINT, a compensated sum, an average of whole numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.base.arrays import Ints
+from headrace.bridge.kernels import merges as k
+from headrace.bridge.merging import CannotMerge, Counted, merge_blobs
+from headrace.bridge.rows import BlobLayout, layout_of, view_rows
+from headrace.exec.aggregates import NEWEST, schema_of
+from headrace.model.program import Partial, Ring1Program
+from headrace.model.schema import DataType
+
+KEPT = 4096
+OutputColumn = Any  # a `pa.ChunkedArray`
+OutputMaker = Callable[[pa.Table], OutputColumn]
+_compute: Any = pc  # its types do not know mixed arguments
+
+_SUM = pa.decimal128(38, 0)
+_INSTANT = pa.timestamp("us", "UTC")
+_COLUMN = re.compile(r"\(*((?:k|p)\d+)\)*")
+_BOUND = re.compile(r"make_timestamptz\((window_start|window_end)\)")
+_NARROWED = re.compile(r"\(*CAST\((p\d+) AS BIGINT\)\)*")
+_FINITE = re.compile(r"\(*CASE WHEN isfinite\((p\d+)\) THEN \1 ELSE (p\d+) END\)*")
+_MEAN = re.compile(r"\(*CASE WHEN (p\d+) > 0 THEN CAST\((p\d+) AS DOUBLE\) / \1 END\)*")
+# A whole number below this has a double of its own. DuckDB may round a larger sum in another way.
+_EXACT = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class MergeProgram:
+    """A program for the kernels: the layout of its partials, how many columns name a group, how each other column is
+    merged, and the output columns of merged partials. Programs with equal `shape` can run together."""
+
+    layout: BlobLayout
+    keys: int
+    kinds: Ints
+    outputs: tuple[OutputMaker, ...]
+    schema: pa.Schema
+    shape: str
+
+    def merge(self, segments: Sequence[Counted]) -> Counted:
+        """One segment of several. Raises CannotMerge."""
+        blob, sizes = merge_blobs(self.layout, self.keys, self.kinds, [segments])
+        return int(sizes[0]), blob.tobytes()
+
+    def close(self, lanes: Sequence[Sequence[Counted]]) -> list[pa.Table]:
+        """The output of each lane, from its segments, with columns `o0, o1, ...`. Raises CannotMerge if the segments
+        are damaged, or if a value is outside of what the kernels know."""
+        blob, sizes = merge_blobs(self.layout, self.keys, self.kinds, lanes)
+        groups = view_rows(blob, self.layout)
+        output = pa.Table.from_arrays([make(groups) for make in self.outputs], schema=self.schema)
+        ends = np.cumsum(sizes).tolist()
+        return [output.slice(begin, end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+_programs: dict[int, tuple[Ring1Program, MergeProgram | None]] = {}
+
+
+def merge_program(program: Ring1Program) -> MergeProgram | None:
+    """The kernels' form of this program object, None if only DuckDB can run it."""
+    held = _programs.get(id(program))
+    if held is None or held[0] is not program:
+        while len(_programs) >= KEPT:
+            del _programs[next(iter(_programs))]
+        held = _programs[id(program)] = (program, _recognized(program))
+    return held[1]
+
+
+def _recognized(program: Ring1Program) -> MergeProgram | None:
+    schema = schema_of(program)
+    layout = layout_of(schema)
+    session = program.window is not None and program.window.kind == "session"
+    if layout is None or session or program.window is None or program.having or program.ranks or program.growth.values:
+        return None
+    if not all(map(_usable_key, [key.type.arrow for key in program.keys])):
+        return None
+    kinds = [_kind(partial) for partial in program.partials]
+    kinds += [k.SUM_INTS] if NEWEST in schema.names else []
+    outputs = [_output(o.sql, o.type, schema) for o in program.outputs]
+    known = [kind for kind in kinds if kind is not None]
+    found = [output for output in outputs if output is not None]
+    if len(known) < len(kinds) or len(found) < len(outputs):
+        return None
+    return MergeProgram(
+        layout=layout,
+        keys=2 + len(program.keys),
+        kinds=np.array(known, np.int64),
+        outputs=tuple(found),
+        schema=pa.schema([pa.field(f"o{i}", o.type.arrow) for i, o in enumerate(program.outputs)]),
+        shape=repr((layout.digest, known, [(o.sql, str(o.type)) for o in program.outputs])),
+    )
+
+
+def _usable_key(kind: pa.DataType) -> bool:
+    # Equal floating-point numbers need not have the same bytes.
+    return not pa.types.is_floating(kind)
+
+
+def _kind(state: Partial) -> int | None:
+    """How the kernels merge a partial, None if they cannot."""
+    kind, call, name = state.type.arrow, state.merge, state.name
+    whole = pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
+    if call == f"sum({name})":
+        if kind == pa.float64():
+            return k.SUM_DOUBLES
+        if kind == pa.int64():
+            return k.SUM_INTS
+        return k.SUM_LONGS if pa.types.is_decimal128(kind) and kind.precision == 38 else None
+    if kind == pa.float64():
+        return {f"fsum({name})": k.KAHAN, f"min({name})": k.MIN_DOUBLES, f"max({name})": k.MAX_DOUBLES}.get(call)
+    if pa.types.is_boolean(kind):
+        return {f"bool_and({name})": k.MIN_INTS, f"bool_or({name})": k.MAX_INTS}.get(call)
+    return {f"min({name})": k.MIN_INTS, f"max({name})": k.MAX_INTS}.get(call) if whole else None
+
+
+def _output(sql: str, declared: DataType, schema: pa.Schema) -> OutputMaker | None:
+    """Computes an output column from merged groups, None if only DuckDB can."""
+    kind = declared.arrow
+
+    def typed(name: str, wanted: pa.DataType) -> bool:
+        return name in schema.names and schema.field(name).type == wanted
+
+    if found := _COLUMN.fullmatch(sql):
+        return partial(_column, found[1]) if typed(found[1], kind) else None
+    if (found := _BOUND.fullmatch(sql)) and kind == _INSTANT:
+        return partial(_instant, found[1])
+    if (found := _NARROWED.fullmatch(sql)) and kind == pa.int64() and typed(found[1], _SUM):
+        return partial(_narrowed, found[1])
+    if (found := _FINITE.fullmatch(sql)) and all(typed(name, kind) for name in found.groups()):
+        return partial(_finite, found[1], found[2]) if kind == pa.float64() else None
+    if (found := _MEAN.fullmatch(sql)) and typed(found[1], pa.int64()) and typed(found[2], _SUM):
+        return partial(_mean, found[1], found[2]) if kind == pa.float64() else None
+    return None
+
+
+def _column(name: str, groups: pa.Table) -> OutputColumn:
+    return groups.column(name)
+
+
+def _instant(name: str, groups: pa.Table) -> OutputColumn:
+    column: Any = groups.column(name)
+    return column.cast(_INSTANT)
+
+
+def _narrowed(name: str, groups: pa.Table) -> OutputColumn:
+    try:
+        return groups.column(name).cast(pa.int64())
+    except pa.ArrowInvalid:  # does not fit, and DuckDB says which pipeline has failed
+        raise CannotMerge("a sum does not fit into 64 bits") from None
+
+
+def _finite(compensated: str, plain: str, groups: pa.Table) -> OutputColumn:
+    total = groups.column(compensated)
+    return _compute.if_else(_compute.fill_null(_compute.is_finite(total), False), total, groups.column(plain))
+
+
+def _mean(count: str, total: str, groups: pa.Table) -> OutputColumn:
+    counts, sums = groups.column(count), _narrowed(total, groups)
+    for column in (counts, sums):
+        bounds = _compute.min_max(column).as_py()
+        if max(abs(bounds["min"] or 0), abs(bounds["max"] or 0)) >= _EXACT:
+            raise CannotMerge("a double would have to be rounded")
+    quotients = _compute.divide(sums.cast(pa.float64()), counts.cast(pa.float64()))
+    return _compute.if_else(_compute.greater(counts, 0), quotients, None)

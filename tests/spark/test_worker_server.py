@@ -1,0 +1,100 @@
+"""Python processes that are forked from the worker server behave as if they were started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.spark.python import SERVER, PreloadedPython, preloaded_python, worker_python
+
+PROGRAM = """
+import json, os, sys, time
+if sys.argv[1:2] == ["sleep"]:
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+facts = {"arguments": sys.argv[1:], "loaded": "duckdb" in sys.modules, "name": os.environ.get("NAME"),
+         "hash": hash("a"), "directory": os.getcwd(), "input": sys.stdin.read(), "pid": os.getpid()}
+print(json.dumps(facts))
+print("to standard error", file=sys.stderr)
+sys.exit(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PreloadedPython]:
+    found = preloaded_python("local[2]")
+    if found is None:
+        pytest.skip("processes are forked on Linux only")
+    yield found
+    found.stop()
+
+
+def command(directory: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    (directory / "program_of_test.py").write_text(PROGRAM)
+    env = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(directory), "NAME": "a name"}
+    return [worker_python(), "-m", "program_of_test", *arguments], env
+
+
+def test_a_forked_process_has_its_own_command_line_files_and_environment(
+    server: PreloadedPython, tmp_path: Path
+) -> None:
+    line, env = command(tmp_path, "one", "two words")
+    forked = subprocess.run(line, env=env, cwd=tmp_path, input="given", capture_output=True, text=True, check=False)
+    started = subprocess.run(
+        line, env={**env, SERVER: ""}, cwd=tmp_path, input="given", capture_output=True, text=True, check=False
+    )
+    ours, theirs = json.loads(forked.stdout), json.loads(started.stdout)
+    assert ours.pop("loaded") and not theirs.pop("loaded")
+    assert ours.pop("pid") != theirs.pop("pid")
+    assert ours == theirs and ours["input"] == "given"
+    assert forked.returncode == started.returncode == 3
+    assert "to standard error" in forked.stderr
+
+
+def test_a_process_ends_with_the_client_that_asked_for_it(server: PreloadedPython, tmp_path: Path) -> None:
+    line, env = command(tmp_path, "sleep")
+    with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        pid = int(client.stdout.readline())
+        assert pid != client.pid
+        assert b"-m\0program_of_test\0sleep\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert b"program_of_test" not in Path(f"/proc/{client.pid}/cmdline").read_bytes()
+        client.send_signal(signal.SIGTERM)
+    limit = time.monotonic() + 10
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_without_a_server_python_is_started(tmp_path: Path) -> None:
+    gone = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(gone))  # nobody listens there any more
+    line, env = command(tmp_path)
+    found = subprocess.run(line, env={**env, SERVER: str(gone)}, input="", capture_output=True, text=True, check=False)
+    assert found.returncode == 3 and '"loaded": false' in found.stdout
+
+
+def test_a_server_that_dies_while_it_loads_is_not_waited_for(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        line, env = command(tmp_path)
+        env |= {SERVER: str(tmp_path / "s")}
+        with subprocess.Popen(line, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as client:
+            listener.accept()[0].close()
+            assert client.stdout is not None and '"loaded": false' in client.stdout.read()
+
+
+def test_other_command_lines_are_not_forked(server: PreloadedPython) -> None:
+    program = "import sys; print('duckdb' in sys.modules, sys.argv[1:])"
+    found = subprocess.run([worker_python(), "-c", program, "a b"], capture_output=True, text=True, check=True)
+    assert found.stdout == "False ['a b']\n"
