@@ -18,7 +18,7 @@ from headrace.errors import EpochMismatch, StateDamaged, UnknownSinkKind
 from headrace.model.program import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, Staged, feed_log, feed_sink, settle_sink
-from headrace.sinks.feed_log import FeedLog, feed_directory, read_segments
+from headrace.sinks.feed_log import FeedLog, feed_directory, read_segments, stream_feed
 from headrace.sinks.feed_sink import FeedSink, feed_settings, is_full
 from headrace.sinks.sink_kind import EpochMark, SinkKey
 from headrace.sinks.staging import staged_in
@@ -241,7 +241,34 @@ def test_a_promised_epoch_can_be_committed_without_its_tasks(tmp_path: Path) -> 
     writer.driver().discard(discarded)
     assert writer.driver().commit(discarded, []) == 0
     assert writer.rows() == [1, 2]
-    assert not (writer.log.directory / "promise.json").exists()
+    assert not list(writer.log.directory.glob("promise*"))
+
+
+@pytest.mark.parametrize("strategy", ["spill", "drop"])
+@pytest.mark.parametrize("step", ["promise", "commit", "discard"])
+def test_a_promise_is_kept_although_another_pipeline_writes_to_the_feed(
+    tmp_path: Path, step: str, strategy: str
+) -> None:
+    """In the epoch in which a pipeline is replaced, both write to the feed of the stream that is made of them."""
+    (tmp_path / "streams" / "t").mkdir(parents=True)
+    old, new = (Writer(tmp_path / "streams" / "s", i, stream="t", shift="0", strategy=strategy) for i in (7, 8))
+    for writer in (old, new):
+        writer.log = FeedLog(stream_feed(tmp_path / "streams" / "t"))
+    first, second = old.key(0, watermark=4), new.key(0, watermark=4)
+    old.driver().promise(first, old.stage(first, [[1, 2]]))
+    if step != "commit":
+        new.driver().promise(second, new.stage(second, [[3]]))
+    if step == "discard":
+        new.driver().discard(second)
+    else:
+        assert new.driver().commit(second, new.stage(second, [[3]])) == 1
+    assert old.driver().commit(first, []) == 2
+    assert sorted(old.rows()) == ([1, 2] if step == "discard" else [1, 2, 3])
+    assert [e.position for e in old.log.epochs(0)] == list(range(old.log.end()))
+    for writer, key in ((old, first), (new, second)):
+        assert writer.driver().committed(key) == (writer is old or step != "discard")
+    new.driver().forget(second)
+    assert not list(old.log.directory.glob("promise*"))
 
 
 def test_rewinding_deletes_what_came_after_the_savepoint(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ which read it: streams that are made of the pipeline's output.
     <feed>/epochs/<position>.json             one `FeedEpoch`: its segments, and the stream's watermark after it
     <feed>/segments/<writer>-<epoch>/<uuid>   Arrow IPC files with rows; one per piece that a task staged
     <feed>/consumers/<name>.json              the position up to which a consumer needs nothing any more
-    <feed>/promise.json                       an epoch that is promised and not committed yet
+    <feed>/promise-<instance>.json            an epoch of an instance that is promised and not committed yet
 
 **What a reader can rely on**
 
@@ -164,6 +164,10 @@ class FeedLog:
     def path(self, position: int) -> Path:
         """The manifest of a position."""
         return self.manifests / f"{position:012}.json"
+
+    def promise(self, instance: int) -> Path:
+        """The promise of an instance. Two instances write to a feed in the epoch in which one replaces the other."""
+        return self.directory / f"promise-{instance}.json"
 
     # --- reading ----------------------------------------------------------------------------------
 
