@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base import durable
-from headrace.errors import EpochMismatch, StateDamaged, UnknownSinkKind
+from headrace.errors import EpochMismatch, StateDamaged, StateTooNew, UnknownSinkKind
 from headrace.model.program import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, Staged, feed_log, feed_sink, settle_sink
-from headrace.sinks.feed_log import FeedLog, feed_directory, read_segments, stream_feed
+from headrace.sinks.feed_log import FeedLog, feed_directory, make_fed_stream, may_feed, read_segments, stream_feed
 from headrace.sinks.feed_sink import FeedSink, feed_settings, is_full
 from headrace.sinks.sink_kind import EpochMark, SinkKey
 from headrace.sinks.staging import staged_in
@@ -140,6 +140,34 @@ def test_a_missing_manifest_between_others_is_an_error_with_its_path(tmp_path: P
     with pytest.raises(StateDamaged) as found:
         FeedLog(writer.log.directory).epochs(0)
     assert found.value.params["path"] == str(writer.log.path(1))
+
+
+def test_a_missing_newest_manifest_is_an_error_with_its_path(tmp_path: Path) -> None:
+    """Its position must not be given to other rows: readers may have read it."""
+    writer = Writer(tmp_path)
+    for epoch in range(3):
+        writer.run(epoch, [epoch])
+    newest = writer.log.path(2)
+    newest.unlink()
+    for use in (writer.rows, FeedLog(writer.log.directory).end, lambda: writer.run(3, [3])):
+        with pytest.raises(StateDamaged, match=newest.name):
+            use()
+    for damaged in (b"", b"7\n", b"9"):  # the count is only a check
+        (writer.log.directory / "count").write_bytes(damaged)
+        assert FeedLog(writer.log.directory).end() == 2
+
+
+def test_a_damaged_beginning_of_a_fed_stream_is_an_error_with_its_path(tmp_path: Path) -> None:
+    """With a higher number the rows of the pipeline would be left out, as those of a dropped one."""
+    make_fed_stream(tmp_path / "t", 1)
+    assert may_feed(tmp_path / "t", 1)
+    data = (tmp_path / "t" / "fed_from").read_bytes()
+    for at in range(len(data) - 1):
+        (tmp_path / "t" / "fed_from").write_bytes(data[:at] + bytes([data[at] ^ 8]) + data[at + 1 :])
+        with pytest.raises((StateDamaged, StateTooNew), match="fed_from"):
+            may_feed(tmp_path / "t", 1)
+    (tmp_path / "t" / "fed_from").write_bytes(b"3")  # as an earlier version wrote it
+    assert (may_feed(tmp_path / "t", 2), may_feed(tmp_path / "t", 3)) == (False, True)
 
 
 def test_epochs_are_kept_for_the_slowest_consumer(tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ class FeedSink:
                     store(log.path(made.position), made)
                     done = made
                     fault_point("after-feed-manifest")
+                    log.count(made.position + 1)
             log.promise(key.instance).unlink(missing_ok=True)
             self._clean_up(key, log, () if done is None else done.segments)
             return 0 if done is None else done.rows
@@ -226,6 +227,7 @@ class FeedSink:
         """Newest first: after a crash the positions still have no gap."""
         with self._at(key) as log:
             log.promise(key.instance).unlink(missing_ok=True)
+            log.count(0)  # until the next epoch is written
             for later in reversed([e for e in self._of(key, log) if e.epoch > key.epoch]):
                 log.path(later.position).unlink(missing_ok=True)
                 for segment in later.segments:
