@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from headrace.brokers import mqtt_packets as mqtt
+from headrace.errors import StateDamaged
 from headrace.ingress.frames import parse_frames
 from headrace.ingress.gateway import Gateway, OpenStream
 from headrace.ingress.mark import JournalPosition
@@ -143,8 +144,9 @@ def play(root: Path, scene: Callable[[Run], Awaitable[None]], version: int = mqt
     async def scenery() -> None:
         broker, gateway = Scripted(), Gateway(asyncio.get_running_loop())
         broker.version = version
-        run = await Run(root, broker, gateway).open(await broker.serve(), **options)
+        port = await broker.serve()
         try:
+            run = await Run(root, broker, gateway).open(port, **options)
             await until(lambda: not run.session.problem)
             await scene(run)
         finally:
@@ -277,3 +279,29 @@ def test_a_refused_login_is_shown_and_tried_again(tmp_path: Path) -> None:
         await until(lambda: not run.session.problem)
 
     play(tmp_path, scene)
+
+
+def test_a_stream_that_lost_the_name_of_its_session_begins_no_other_one(tmp_path: Path) -> None:
+    """The broker keeps messages for the old session. They would never arrive, and nobody would know."""
+
+    async def takes_one(run: Run) -> None:
+        run.broker.send(1, 1, 1)
+        assert await run.broker.answers(1) == [(mqtt.PUBACK, 1)]
+
+    async def nothing(run: Run) -> None:
+        raise AssertionError("it must not open")
+
+    play(tmp_path, takes_one)
+    name = tmp_path / "s" / "client_id"
+    data = name.read_bytes()
+    for damaged in (None, b"", data[: len(data) // 2], bytes([data[0] ^ 1]) + data[1:], b"\xff"):
+        name.unlink()
+        if damaged is not None:
+            name.write_bytes(damaged)
+        with pytest.raises(StateDamaged, match="client_id"):
+            play(tmp_path, nothing)
+        name.write_bytes(b"")
+    name.write_bytes(data)
+    play(tmp_path, takes_one)
+    name.unlink()
+    play(tmp_path, takes_one, client_id="chosen")

@@ -27,7 +27,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def drop_after(hub: Hub, reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drop pipeline q with its stream t, and a sink, when the catalog was read so many times."""
-    left, declared = [reads], Hub.catalog.fget
+    left, declared = [reads], vars(Hub)["catalog"].fget
     assert declared is not None
 
     def catalog(hub: Hub) -> Catalog:

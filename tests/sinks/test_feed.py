@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base import durable
-from headrace.errors import EpochMismatch, StateDamaged, UnknownSinkKind
+from headrace.errors import EpochMismatch, StateDamaged, StateTooNew, UnknownSinkKind
 from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, Staged, feed_log, feed_sink, settle_sink
-from headrace.sinks.feed_log import FeedLog, feed_directory, read_segments
+from headrace.sinks.feed_log import FeedLog, feed_directory, make_fed_stream, may_feed, read_segments, stream_feed
 from headrace.sinks.feed_sink import FeedSink, feed_settings, is_full
 from headrace.sinks.sink_kind import EpochMark, SinkKey
 from headrace.sinks.staging import staged_in
@@ -142,6 +142,34 @@ def test_a_missing_manifest_between_others_is_an_error_with_its_path(tmp_path: P
     assert found.value.params["path"] == str(writer.log.path(1))
 
 
+def test_a_missing_newest_manifest_is_an_error_with_its_path(tmp_path: Path) -> None:
+    """Its position must not be given to other rows: readers may have read it."""
+    writer = Writer(tmp_path)
+    for epoch in range(3):
+        writer.run(epoch, [epoch])
+    newest = writer.log.path(2)
+    newest.unlink()
+    for use in (writer.rows, FeedLog(writer.log.directory).end, lambda: writer.run(3, [3])):
+        with pytest.raises(StateDamaged, match=newest.name):
+            use()
+    for damaged in (b"", b"7\n", b"9"):  # the count is only a check
+        (writer.log.directory / "count").write_bytes(damaged)
+        assert FeedLog(writer.log.directory).end() == 2
+
+
+def test_a_damaged_beginning_of_a_fed_stream_is_an_error_with_its_path(tmp_path: Path) -> None:
+    """With a higher number the rows of the pipeline would be left out, as those of a dropped one."""
+    make_fed_stream(tmp_path / "t", 1)
+    assert may_feed(tmp_path / "t", 1)
+    data = (tmp_path / "t" / "fed_from").read_bytes()
+    for at in range(len(data) - 1):
+        (tmp_path / "t" / "fed_from").write_bytes(data[:at] + bytes([data[at] ^ 8]) + data[at + 1 :])
+        with pytest.raises((StateDamaged, StateTooNew), match="fed_from"):
+            may_feed(tmp_path / "t", 1)
+    (tmp_path / "t" / "fed_from").write_bytes(b"3")  # as an earlier version wrote it
+    assert (may_feed(tmp_path / "t", 2), may_feed(tmp_path / "t", 3)) == (False, True)
+
+
 def test_epochs_are_kept_for_the_slowest_consumer(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     log = writer.log
@@ -241,7 +269,34 @@ def test_a_promised_epoch_can_be_committed_without_its_tasks(tmp_path: Path) -> 
     writer.driver().discard(discarded)
     assert writer.driver().commit(discarded, []) == 0
     assert writer.rows() == [1, 2]
-    assert not (writer.log.directory / "promise.json").exists()
+    assert not list(writer.log.directory.glob("promise*"))
+
+
+@pytest.mark.parametrize("strategy", ["spill", "drop"])
+@pytest.mark.parametrize("step", ["promise", "commit", "discard"])
+def test_a_promise_is_kept_although_another_pipeline_writes_to_the_feed(
+    tmp_path: Path, step: str, strategy: str
+) -> None:
+    """In the epoch in which a pipeline is replaced, both write to the feed of the stream that is made of them."""
+    (tmp_path / "streams" / "t").mkdir(parents=True)
+    old, new = (Writer(tmp_path / "streams" / "s", i, stream="t", shift="0", strategy=strategy) for i in (7, 8))
+    for writer in (old, new):
+        writer.log = FeedLog(stream_feed(tmp_path / "streams" / "t"))
+    first, second = old.key(0, watermark=4), new.key(0, watermark=4)
+    old.driver().promise(first, old.stage(first, [[1, 2]]))
+    if step != "commit":
+        new.driver().promise(second, new.stage(second, [[3]]))
+    if step == "discard":
+        new.driver().discard(second)
+    else:
+        assert new.driver().commit(second, new.stage(second, [[3]])) == 1
+    assert old.driver().commit(first, []) == 2
+    assert sorted(old.rows()) == ([1, 2] if step == "discard" else [1, 2, 3])
+    assert [e.position for e in old.log.epochs(0)] == list(range(old.log.end()))
+    for writer, key in ((old, first), (new, second)):
+        assert writer.driver().committed(key) == (writer is old or step != "discard")
+    new.driver().forget(second)
+    assert not list(old.log.directory.glob("promise*"))
 
 
 def test_rewinding_deletes_what_came_after_the_savepoint(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import StateDamaged
-from headrace.sources.bufferlog import BufferLog
+from headrace.sources.bufferlog import BufferLog, Forgotten
 from headrace.sources.extent import Extent
 from headrace.sources.filelog import FileLog
 
@@ -26,3 +27,59 @@ def test_a_damaged_log_of_buffers_is_named(tmp_path: Path) -> None:
     (tmp_path / "buffers.log").write_bytes(b"{not json\n")
     with pytest.raises(StateDamaged):
         BufferLog(tmp_path / "buffers.log").read()
+
+
+def _every_damage(data: bytes) -> Iterator[bytes | None]:
+    """One bit of each byte inverted, every shorter length, and no file."""
+    for at in range(len(data)):
+        yield data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]
+        yield data[:at]
+    yield None
+
+
+def _damage(path: Path, damaged: bytes | None) -> None:
+    path.unlink(missing_ok=True)
+    if damaged is not None:
+        path.write_bytes(damaged)
+
+
+def test_a_damaged_log_of_files_never_names_other_files(tmp_path: Path) -> None:
+    """A changed path would be another file: its rows would be read twice."""
+    extents = [Extent(f"/in/{name}", 1, 0, 11, "0", True) for name in "ab"]
+    FileLog(tmp_path / "files.log").append(extents)
+    for damaged in _every_damage((tmp_path / "files.log").read_bytes()):
+        _damage(tmp_path / "files.log", damaged)
+        with pytest.raises(StateDamaged) as raised:
+            FileLog(tmp_path / "files.log")
+        assert str(tmp_path / "files.log") in raised.value.message
+    assert not (tmp_path / "files.log").exists(), "nothing was written over what is left"
+
+
+def test_the_count_of_a_log_is_only_a_check(tmp_path: Path) -> None:
+    extents = [Extent(f"/in/{name}", 1, 0, 11, "0", True) for name in "ab"]
+    FileLog(tmp_path / "files.log").append(extents)
+    for damaged in _every_damage((tmp_path / "files.count").read_bytes()):
+        _damage(tmp_path / "files.count", damaged)
+        assert FileLog(tmp_path / "files.log").extents == extents
+
+
+def test_a_log_whose_last_line_was_not_written_completely_goes_on(tmp_path: Path) -> None:
+    extents = [Extent(f"/in/{name}", 1, 0, 11, "0", True) for name in "ab"]
+    FileLog(tmp_path / "files.log").append(extents[:1])
+    with open(tmp_path / "files.log", "ab") as file:
+        file.write(b'{"path":"/in/b","ino')
+    log = FileLog(tmp_path / "files.log")
+    assert log.extents == extents[:1]
+    log.append(extents[1:])
+    assert FileLog(tmp_path / "files.log").extents == extents
+
+
+def test_a_damaged_log_of_buffers_never_names_other_buffers(tmp_path: Path) -> None:
+    log = BufferLog(tmp_path / "buffers.log")
+    log.append([{"origin": "x", "path": "/in/x.0.buf", "size": 3}])
+    log.append([{"origin": "y", "path": "/in/y.0.buf", "size": 4}])
+    log.forget(Forgotten(1, 3, 0), {"x"})
+    for damaged in _every_damage((tmp_path / "buffers.log").read_bytes()):
+        _damage(tmp_path / "buffers.log", damaged)
+        with pytest.raises(StateDamaged):
+            BufferLog(tmp_path / "buffers.log").read()

@@ -16,18 +16,28 @@ from headrace.errors import DiskFull, ExternalError, StateUnavailable
 def write_atomic(path: Path, data: bytes) -> None:
     """Replace the content of `path` by `data`. The data is on disk when this returns, and no reader sees part of it.
     The file gets the permissions of its directory."""
+    _replace(path, data, durable=True)
+    fsync(path.parent)
+
+
+def write_quickly(path: Path, data: bytes) -> None:
+    """Like `write_atomic`, but after a power loss the file may have any content."""
+    _replace(path, data, durable=False)
+
+
+def _replace(path: Path, data: bytes, durable: bool) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     mode = 0o666 & os.stat(path.parent).st_mode
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as out:
             out.write(data)
             out.flush()
-            os.fsync(out.fileno())
+            if durable:
+                os.fsync(out.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    fsync(path.parent)
 
 
 def fsync(path: Path) -> None:

@@ -14,8 +14,12 @@ from headrace.errors import (
     InternalError,
     OutOfMemory,
     SinkUnavailable,
+    StateUnavailable,
     kind_of,
 )
+
+# Errors that the whole stream waits for. It then runs the epoch again, and no row is lost.
+WAITED_FOR = (DiskFull, SinkUnavailable, StateUnavailable)
 
 _KIND = re.compile(
     r"^(?:[A-Z][A-Za-z]* ?)+ Error: (?:Python exception occurred while executing the UDF: KernelError: )?"
@@ -30,10 +34,10 @@ def failure_text(problem: Exception) -> str:
 
 
 def waited_for(text: str) -> HeadraceError | None:
-    """The error that this text was made from, if the whole stream waits for it: a full disk or a sink that is
-    unavailable."""
+    """The error that this text was made from, if the whole stream waits for it: a full disk, or a sink or a state
+    directory that is unavailable."""
     kind = kind_of(text)
-    return kind(text.split("] ", 1)[1]) if kind in (DiskFull, SinkUnavailable) and kind is not None else None
+    return kind(text.split("] ", 1)[1]) if kind in WAITED_FOR and kind is not None else None
 
 
 def said(problem: duckdb.Error) -> str:

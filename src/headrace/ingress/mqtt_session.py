@@ -14,6 +14,7 @@ another message."""
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -21,16 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from headrace.base.durable import write_atomic
 from headrace.brokers import mqtt_packets as mqtt
 from headrace.brokers.mqtt_connection import MqttConnection, connection_of, random_client_id
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StateDamaged
 from headrace.ingress.frames import frame
 from headrace.ingress.peers import Origin
 from headrace.ingress.pending_acks import SendAck
 from headrace.ingress.settings import MqttSettings
 from headrace.ingress.stream_ingress import StreamIngress
 from headrace.ingress.tcp import keep_alive
+from headrace.model.stored import store_text, stored_text
 
 RECONNECT_FIRST, RECONNECT_MOST = 0.1, 30.0  # seconds
 LOGIN_SECONDS = 10.0
@@ -303,7 +304,8 @@ def session_of(ingress: StreamIngress, settings: MqttSettings, directory: Path) 
     """The session of a stream. If the user named no client id, one is made up and kept in `directory`."""
     connection = connection_of(settings)
     seconds = [min(most, -(-micros // 10**6)) for micros, most in _limited(settings)]
-    client_id = settings.client_id or _kept_client_id(directory / "client_id")
+    used = ingress.counters.of("mqtt")["bytes"] > 0
+    client_id = settings.client_id or _kept_client_id(directory / "client_id", used)
     login = connection.login(client_id, keep_alive=max(1, seconds[0]), expiry=seconds[1])
     return MqttSession(ingress=ingress, connection=connection, login=login, topics=settings.topics, qos=settings.qos)
 
@@ -312,10 +314,18 @@ def _limited(settings: MqttSettings) -> tuple[tuple[int, int], tuple[int, int]]:
     return (settings.keep_alive, 65_535), (settings.session_expiry, 2**32 - 1)
 
 
-def _kept_client_id(path: Path) -> str:
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        made = random_client_id()
-        write_atomic(path, made.encode())
-        return made
+def _kept_client_id(path: Path, used: bool) -> str:
+    """The id that was made up for the stream. With another one, messages that the broker keeps for the session would
+    never arrive. `used` says that messages have arrived, so there was an id. Raises StateDamaged."""
+    known = stored_text(path, lambda text: re.fullmatch(r"headrace[0-9a-f]{12}", text) is not None)
+    if known is None and used:
+        raise StateDamaged(
+            f"{path} is missing: it has the name of the stream's session at the broker",
+            advice="Restore it from a backup, or name the session with the option client_id. A new session does not "
+            "get the messages that the broker keeps for the old one.",
+            path=str(path),
+        )
+    if known is None:
+        known = random_client_id()
+        store_text(path, known)
+    return known

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.base.durable import state_error, state_errors, write_atomic
+from headrace.base.durable import state_error, state_errors, write_atomic, write_quickly
 from headrace.errors import HeadraceError, StateDamaged, StateTooNew
 from headrace.model.codec import dump, load
 
@@ -27,12 +27,13 @@ def store(path: Path, value: object) -> None:
     store_text(path, dump(value))
 
 
-def store_text(path: Path, text: str) -> None:
-    """Write one line of text durably, with its checksum."""
+def store_text(path: Path, text: str, durable: bool = True) -> None:
+    """Write one line of text with its checksum. If it is not `durable`, it may be gone or damaged after a power
+    loss."""
     line = text.encode()
     seal = json.dumps({"format": FORMAT, "crc": zlib.crc32(line)})
     with state_errors(path):
-        write_atomic(path, line + b"\n" + seal.encode() + b"\n")
+        (write_atomic if durable else write_quickly)(path, line + b"\n" + seal.encode() + b"\n")
 
 
 def stored(kind: type[T], path: Path) -> T | None:

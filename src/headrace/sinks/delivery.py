@@ -5,8 +5,9 @@ visible anywhere: the pipeline stops, or continues without that sink (`on_failur
 cannot commit, it *owes* the epoch: the promise is durable, and the sink commits it before it gets any later epoch. So
 no epoch is in one sink and lost in another, and none is written twice.
 
-EpochMismatch concerns the whole epoch: it is raised, and nothing more is committed. SinkUnavailable is raised, too,
-unless the sink may be detached: the epoch is then run again, with the same keys, until the sink can be written to.
+EpochMismatch concerns the whole epoch: it is raised, and nothing more is committed. Errors that the stream waits for
+(`headrace.exec.failures.WAITED_FOR`) are raised, too, unless the sink may be detached: the epoch is then run again,
+with the same keys, until the sink can be written to.
 
 A failed step is retried, with a wait that doubles each time. A task that cannot stage rows retries in the same way.
 """
@@ -23,8 +24,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from headrace.base.faults import fault_point
-from headrace.errors import DiskFull, EpochMismatch, HeadraceError, SinkUnavailable
-from headrace.exec.failures import failure_text, waited_for
+from headrace.errors import EpochMismatch, HeadraceError
+from headrace.exec.failures import WAITED_FOR, failure_text, waited_for
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.sinks import SINKS
 from headrace.sinks.sink_kind import DriverSink, SinkKey, SinkSettings, Staged
@@ -106,10 +107,10 @@ class Delivery:
     ) -> Delivered:
         """Deliver the epoch to every sink, or to none. `failure` is why the pipeline failed in a task, if it did.
         `lost` are sinks for which tasks could not stage rows, `gone` are sinks that were detached in an earlier epoch.
-        Raises SinkUnavailable and DiskFull; the stream then waits and runs the epoch again."""
+        Raises an error of WAITED_FOR; the stream then waits and runs the epoch again."""
         try:
             return self._deliver(receipts, failure, lost, gone)
-        except (SinkUnavailable, DiskFull):
+        except WAITED_FOR:
             self._make_room()
             raise
 
@@ -163,7 +164,7 @@ class Delivery:
                 raise
             except HeadraceError as problem:
                 if not detaches(sink):
-                    if isinstance(problem, SinkUnavailable):
+                    if isinstance(problem, WAITED_FOR):
                         raise
                     return failure_text(problem)
                 self._detach(name, failure_text(problem))
@@ -181,6 +182,8 @@ class Delivery:
             sink.promise(self._key, staged)
 
     def _commit(self, receipts: Mapping[str, list[Staged]], decided: bool) -> None:
+        """Let every sink commit. One that the stream waits for does not keep the others from it."""
+        waiting: HeadraceError | None = None
         for name, sink in self._sinks.items():
             staged, target = receipts.get(name, []), self._open(name)
             try:
@@ -194,9 +197,12 @@ class Delivery:
             except EpochMismatch:
                 raise
             except HeadraceError as problem:
-                if isinstance(problem, SinkUnavailable) and not detaches(sink):
-                    raise
-                self._fail(name, failure_text(problem))
+                if isinstance(problem, WAITED_FOR) and not detaches(sink):
+                    waiting = waiting or problem
+                else:
+                    self._fail(name, failure_text(problem))
+        if waiting is not None:
+            raise waiting
 
     def _fail(self, name: str, reason: str) -> None:
         """Record that a sink cannot commit. It owes the epoch if it has promised it. A single sink has not promised: it

@@ -6,7 +6,8 @@ which read it: streams that are made of the pipeline's output.
     <feed>/epochs/<position>.json             one `FeedEpoch`: its segments, and the stream's watermark after it
     <feed>/segments/<writer>-<epoch>/<uuid>   Arrow IPC files with rows; one per piece that a task staged
     <feed>/consumers/<name>.json              the position up to which a consumer needs nothing any more
-    <feed>/promise.json                       an epoch that is promised and not committed yet
+    <feed>/count                              how many epochs there have been, to notice that the newest is gone
+    <feed>/promise-<instance>.json            an epoch of an instance that is promised and not committed yet
 
 **What a reader can rely on**
 
@@ -34,6 +35,7 @@ number, so its rows are left out.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -44,12 +46,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.base.durable import fsync, private_directory, state_errors, write_atomic
-from headrace.errors import InternalError, StateDamaged
-from headrace.model.stored import store, stored
+from headrace.base.durable import fsync, private_directory, state_errors
+from headrace.errors import HeadraceError, InternalError, StateDamaged
+from headrace.model.stored import store, store_text, stored, stored_text
 
 FEEDS = "feeds"  # the directory of all feeds in the directory of their stream
-_FED_FROM = "fed_from"
+_FED_FROM, _COUNT = "fed_from", "count"
 _EPOCH = re.compile(r"(\d{12})\.json")
 _NAME = re.compile(r"[\w.-]{1,100}")
 
@@ -61,18 +63,16 @@ def make_fed_stream(directory: Path, first: int) -> None:
     new = directory.with_name(f".{directory.name}.new")  # renamed when it is complete
     shutil.rmtree(new, ignore_errors=True)
     private_directory(new)
-    write_atomic(new / _FED_FROM, str(first).encode())
+    store_text(new / _FED_FROM, str(first))
     new.rename(directory)
     fsync(directory.parent)
 
 
 def may_feed(directory: Path, instance: int) -> bool:
     """False if this is not the directory of the stream that the instance feeds: it is gone, or belongs to a stream of
-    the same name that was declared later."""
-    try:
-        return instance >= int((directory / _FED_FROM).read_bytes())
-    except FileNotFoundError:
-        return directory.is_dir()
+    the same name that was declared later. Raises StateDamaged."""
+    first = stored_text(directory / _FED_FROM, str.isdigit)
+    return directory.is_dir() if first is None else instance >= int(first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,10 @@ class FeedLog:
         """The manifest of a position."""
         return self.manifests / f"{position:012}.json"
 
+    def promise(self, instance: int) -> Path:
+        """The promise of an instance. Two instances write to a feed in the epoch in which one replaces the other."""
+        return self.directory / f"promise-{instance}.json"
+
     # --- reading ----------------------------------------------------------------------------------
 
     def positions(self) -> list[int]:
@@ -179,9 +183,23 @@ class FeedLog:
         return found
 
     def end(self) -> int:
-        """The position after the newest epoch: where the next one will be."""
+        """The position after the newest epoch: where the next one will be. Raises StateDamaged if there were more."""
+        count = self._count()  # first: it is written after a manifest
         found = self.positions()
-        return found[-1] + 1 if found else 0
+        end = found[-1] + 1 if found else 0
+        if count > end:
+            raise _damaged(self.path(count - 1), "is missing")
+        return end
+
+    def _count(self) -> int:
+        """How many epochs were written, as far as it is known. If the file is damaged, only this check is lost."""
+        with contextlib.suppress(HeadraceError):
+            return int(stored_text(self.directory / _COUNT, lambda text: False) or 0)
+        return 0
+
+    def count(self, epochs: int) -> None:
+        """Note how many epochs there are. Nothing but a check depends on it, so it need not be durable."""
+        store_text(self.directory / _COUNT, str(epochs), durable=False)
 
     def epoch(self, position: int) -> FeedEpoch:
         """The epoch at a position. Raises StateDamaged if it is not there or cannot be read."""
@@ -203,8 +221,8 @@ class FeedLog:
 
     def newest(self) -> FeedEpoch | None:
         """The newest epoch. None before the first one."""
-        found = self.positions()
-        return self.epoch(found[-1]) if found else None
+        end = self.end()
+        return self.epoch(end - 1) if end else None
 
     def dropped(self) -> int:
         """The rows that found no room, since the feed began."""

@@ -33,7 +33,7 @@ import pyarrow as pa
 from headrace.base.durable import fsync, private_directory
 from headrace.base.faults import fault_point
 from headrace.base.options import choice, integer, option, size, text
-from headrace.errors import EpochMismatch
+from headrace.errors import DiskFull, EpochMismatch, SinkUnavailable, StateUnavailable
 from headrace.model.definitions import FEED as NAME
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.schema import Schema
@@ -48,9 +48,7 @@ from headrace.sinks.feed_log import (
     sync_names,
     write_segment,
 )
-from headrace.sinks.outputs import LocalOutput
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
-from headrace.sinks.sink_paths import SinkPaths, writing
 from headrace.sinks.staged_sink import StagedSettings
 
 FeedStrategy = Literal["spill", "pause", "drop"]
@@ -176,7 +174,7 @@ class FeedSink:
         with self._at(key) as log:
             if not self.committed(key) and self._promised(key, log) is None:
                 self._prepare(key, log)
-                store(log.directory / "promise.json", self._made(key, staged, log))
+                store(log.promise(key.instance), self._made(key, staged, log))
 
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
         if self._settings.abandoned(key.instance):
@@ -185,14 +183,14 @@ class FeedSink:
             done = self._found(key, log)
             if done is None:
                 promised = self._promised(key, log)
-                made = promised or self._made(key, staged, log)
+                made = self._made(key, staged, log) if promised is None else self._placed(promised, log)
                 if promised is not None or not _says_nothing(made, log):
                     self._prepare(key, log)
                     store(log.path(made.position), made)
                     done = made
                     fault_point("after-feed-manifest")
-            with contextlib.suppress(FileNotFoundError):
-                (log.directory / "promise.json").unlink()
+                    log.count(made.position + 1)
+            log.promise(key.instance).unlink(missing_ok=True)
             self._clean_up(key, log, () if done is None else done.segments)
             return 0 if done is None else done.rows
 
@@ -216,7 +214,7 @@ class FeedSink:
     def discard(self, key: SinkKey) -> None:
         with self._at(key) as log:
             if self._found(key, log) is None:
-                (log.directory / "promise.json").unlink(missing_ok=True)
+                log.promise(key.instance).unlink(missing_ok=True)
                 self._clean_up(key, log, ())
 
     def ahead(self, key: SinkKey) -> int:
@@ -228,7 +226,8 @@ class FeedSink:
     def rewind(self, key: SinkKey) -> None:
         """Newest first: after a crash the positions still have no gap."""
         with self._at(key) as log:
-            (log.directory / "promise.json").unlink(missing_ok=True)
+            log.promise(key.instance).unlink(missing_ok=True)
+            log.count(0)  # until the next epoch is written
             for later in reversed([e for e in self._of(key, log) if e.epoch > key.epoch]):
                 log.path(later.position).unlink(missing_ok=True)
                 for segment in later.segments:
@@ -238,9 +237,10 @@ class FeedSink:
 
     def forget(self, key: SinkKey) -> None:
         """The instance is dropped, and its feed with it. The feed of a stream stays as long as the stream."""
-        if self._settings.stream is not None:
-            return
         with self._at(key) as log:
+            if self._settings.stream is not None:
+                log.promise(key.instance).unlink(missing_ok=True)
+                return
             shutil.rmtree(log.directory, ignore_errors=True)
             with contextlib.suppress(OSError):  # other feeds may be there
                 log.directory.parent.rmdir()
@@ -266,7 +266,7 @@ class FeedSink:
         return None
 
     def _promised(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
-        found = stored(FeedEpoch, log.directory / "promise.json")
+        found = stored(FeedEpoch, log.promise(key.instance))
         return found if found is not None and _is_of(found, key) else None
 
     def _of(self, key: SinkKey, log: FeedLog) -> list[FeedEpoch]:
@@ -275,27 +275,30 @@ class FeedSink:
 
     def _made(self, key: SinkKey, staged: list[Staged], log: FeedLog) -> FeedEpoch:
         segments = tuple(FeedSegment(*json.loads(s.file)) for s in staged if s.file)
-        newest, mark = log.newest(), key.mark
-        watermark = self._settings.event_time(None if mark is None else mark.watermark)
-        before, dropped = (None, 0) if newest is None else (newest.watermark, newest.dropped_so_far)
-        if before is not None and (watermark is None or watermark < before):
-            watermark = before
+        mark = key.mark
         made = FeedEpoch(
             position=log.end(),
             checkpoint=key.checkpoint,
             instance=key.instance,
             epoch=key.epoch,
             digest=key.digest,
-            watermark=watermark,
+            watermark=self._settings.event_time(None if mark is None else mark.watermark),
             segments=segments,
             ending=mark is not None and mark.ending,
-            dropped_so_far=dropped,
         )
         waiting = log.backlog().bytes if segments and self._settings.strategy == "drop" else 0
         if waiting and waiting + made.bytes > self._settings.most:  # an empty feed takes an epoch of any size
-            so_far = dropped + made.rows
-            return replace(made, segments=(), dropped=made.rows, dropped_bytes=made.bytes, dropped_so_far=so_far)
-        return made
+            made = replace(made, segments=(), dropped=made.rows, dropped_bytes=made.bytes)
+        return self._placed(made, log)
+
+    def _placed(self, made: FeedEpoch, log: FeedLog) -> FeedEpoch:
+        """`made` as the next epoch of the feed. Another pipeline may have written there since it was promised: the one
+        that replaces it, or that it replaces."""
+        newest, watermark = log.newest(), made.watermark
+        before, dropped = (None, 0) if newest is None else (newest.watermark, newest.dropped_so_far)
+        if before is not None and (watermark is None or watermark < before):
+            watermark = before
+        return replace(made, position=log.end(), watermark=watermark, dropped_so_far=dropped + made.dropped)
 
     def _prepare(self, key: SinkKey, log: FeedLog) -> None:
         private_directory(log.manifests)
@@ -333,8 +336,19 @@ def _tag(key: SinkKey) -> str:
 
 @contextmanager
 def _writing(name: str, directory: Path) -> Iterator[None]:
-    with writing(SinkPaths(LocalOutput(directory), name)):
+    """A feed is part of the state directory. The stream waits until it can be written to: no row of it is lost, and
+    rows of a later epoch never come first."""
+    try:
         yield
+    except (OSError, DiskFull, StateUnavailable) as problem:
+        said = problem.message if isinstance(problem, DiskFull | StateUnavailable) else problem.strerror or problem
+        raise SinkUnavailable(
+            f"{name} cannot be written to {directory}: {said}",
+            advice="Free disk space there, or check its permissions and its mount. The stream then continues by "
+            "itself, and nothing is lost.",
+            sink=name,
+            path=str(directory),
+        ) from problem
 
 
 def _task(sink: SinkDef, settings: FeedSettings) -> FeedTask:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.durable import private_directory, write_atomic
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StateDamaged, StateTooNew
+from headrace.model.stored import parsed, store_text
 from headrace.sources.extent import Stamp
 
 SHOWN = 20  # the newest left-out files in the summary
@@ -72,15 +73,19 @@ def in_short(problem: HeadraceError) -> tuple[str, str]:
 def hand_over(source_dir: Path, found: Sequence[BadRange]) -> None:
     """Store the reports of tasks for the planner of the next run. The driver calls it."""
     private_directory(source_dir)
-    write_atomic(source_dir / _HANDED, json.dumps([asdict(bad) for bad in found]).encode())
+    store_text(source_dir / _HANDED, json.dumps([asdict(bad) for bad in found]))
 
 
 def handed_over(source_dir: Path) -> list[BadRange]:
     """The reports that the driver stored. The planner logs them, then calls `taken`. If the file is damaged there are
     none: the epoch is run with the bad files, and tasks report them again."""
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        return [BadRange.parse(bad) for bad in json.loads((source_dir / _HANDED).read_bytes())]
+    with contextlib.suppress(StateDamaged, StateTooNew):
+        return parsed(source_dir / _HANDED, _ranges, lambda text: False) or []
     return []
+
+
+def _ranges(text: str) -> list[BadRange]:
+    return [BadRange.parse(bad) for bad in json.loads(text)]
 
 
 def taken(source_dir: Path) -> None:

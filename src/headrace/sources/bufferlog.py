@@ -1,16 +1,18 @@
-"""The log of the source `buffers`: one JSON line per listed buffer, after a line about the buffers that were
-removed."""
+"""The log of the source `buffers`: one JSON line per listed buffer, after a line about the buffers that were removed.
+The file `buffers.count` beside it has the number of buffers, to notice that the end of the log is gone."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.base.durable import private_opener, write_atomic
-from headrace.errors import StateDamaged
+from headrace.base.log_lines import from_line, to_line
+from headrace.errors import HeadraceError, StateDamaged
+from headrace.model.stored import store_text, stored_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,36 +35,48 @@ class BufferLog:
     def append(self, fresh: list[dict[str, Any]]) -> None:
         """Add buffers. They are on disk when this returns."""
         with open(self.path, "ab", opener=private_opener) as log:
-            log.write(b"".join(map(_line, fresh)))
+            log.write(b"".join(map(to_line, fresh)))
             log.flush()
             os.fsync(log.fileno())
         self.lines += len(fresh)
+        self._count(self.lines)
 
     def read(self) -> tuple[Forgotten, list[dict[str, Any]]]:
         """Read a log that an earlier process wrote. A last line that a crash cut is removed."""
-        if not self.path.exists():
-            return Forgotten(), []
-        content = self.path.read_bytes()
+        content = self.path.read_bytes() if self.path.exists() else b""
         whole = content.rfind(b"\n") + 1
-        os.truncate(self.path, whole)  # a crash cut the last line; no epoch was planned with it
         try:
-            found = [json.loads(line) for line in content[:whole].splitlines()]
+            found = [from_line(line) for line in content[:whole].splitlines()]
             head = Forgotten(**found.pop(0)) if found and "skip" in found[0] else Forgotten()
         except (ValueError, TypeError) as problem:
-            raise StateDamaged(
-                f"{self.path} is damaged: {problem}",
-                advice="Put it back from a backup, restore a savepoint, or drop the stream and create it again.",
-                path=str(self.path),
-            ) from problem
+            raise self._damaged(f"is damaged: {problem}") from problem
+        if (counted := self._counted()) > len(found):
+            raise self._damaged(f"was truncated or lost: it has {len(found)} of {counted} buffers")
+        if whole != len(content):  # a crash cut the last line; no epoch was planned with it
+            os.truncate(self.path, whole)
         self.lines = len(found)
         return head, found
+
+    def _damaged(self, how: str) -> StateDamaged:
+        return StateDamaged(
+            f"{self.path} {how}",
+            advice="Restore it from a backup, restore a savepoint, or drop the stream and create it again.",
+            path=str(self.path),
+        )
+
+    def _counted(self) -> int:
+        """How many buffers were logged, as far as it is known. If the file is damaged, only this check is lost."""
+        with contextlib.suppress(HeadraceError):
+            return int(stored_text(self.path.with_suffix(".count"), lambda text: False) or 0)
+        return 0
+
+    def _count(self, buffers: int) -> None:
+        """Note how many buffers there are. Nothing but a check depends on it, so it need not be durable."""
+        store_text(self.path.with_suffix(".count"), str(buffers), durable=False)
 
     def forget(self, head: Forgotten, origins: set[str]) -> None:
         """Remove all buffers of some origins, atomically."""
         kept = [one for one in self.read()[1] if one["origin"] not in origins]
-        write_atomic(self.path, b"".join(map(_line, [asdict(head), *kept])))
+        self._count(len(kept))  # first: a smaller number is never an error
+        write_atomic(self.path, b"".join(map(to_line, [asdict(head), *kept])))
         self.lines = len(kept)
-
-
-def _line(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, separators=(",", ":")).encode() + b"\n"

@@ -1,8 +1,9 @@
 """The durable log of a file source: which bytes of which files make up the stream, in order.
 
-An *extent* is a byte range of one file. The log has JSON lines, which are appended and synced before `append` returns.
-So an offset (extent, position) means the same bytes after any restart. Sometimes the log is compacted: replaced by one
-without the extents that were read. Only the process that plans epochs writes it.
+An *extent* is a byte range of one file. The log has JSON lines with checksums, which are appended and synced before
+`append` returns. So an offset (extent, position) means the same bytes after any restart. Sometimes the log is
+compacted: replaced by one without the extents that were read. Only the process that plans epochs writes it. The file
+`files.count` beside it has the number of extents, to notice that the end of the log is gone.
 
 A line is an extent, or one of
     {"first", "bytes", "lines", ...}    at the beginning of a compacted log: totals of the removed lines
@@ -15,7 +16,7 @@ A line is an extent, or one of
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -24,12 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.durable import fsync, private_opener, write_atomic
-from headrace.errors import StateDamaged
+from headrace.base.log_lines import from_line, to_line
+from headrace.errors import HeadraceError, StateDamaged
+from headrace.model.stored import store_text, stored_text
 from headrace.sources.badfiles import BadFile
 from headrace.sources.extent import Extent
 
 COMPACT_LINES = 1000  # a shorter log is not compacted
 KEEP_GONE = 7 * 24 * 3600.0  # seconds
+_ADVICE = "Restore it from a backup, restore a savepoint, or drop the stream and create it again."
 
 
 class FileLog:
@@ -62,17 +66,33 @@ class FileLog:
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
-            return
+            content = b""
         whole = content.rfind(b"\n") + 1
-        if whole != len(content):  # a crash cut the last line; no epoch was planned with it
-            os.truncate(self.path, whole)
         for number, line in enumerate(content[:whole].splitlines(), 1):
             try:
-                self._read(json.loads(line))
+                self._read(from_line(line))
             except (ValueError, TypeError, KeyError) as problem:
                 raise StateDamaged(
-                    f"{self.path}, line {number}, is damaged", path=str(self.path), line=number
+                    f"{self.path}, line {number}, is damaged", advice=_ADVICE, path=str(self.path), line=number
                 ) from problem
+        if (counted := self._counted()) > (found := self.first + len(self.extents)):
+            raise StateDamaged(
+                f"{self.path} was truncated or lost: it has {found} of {counted} extents",
+                advice=_ADVICE,
+                path=str(self.path),
+            )
+        if whole != len(content):  # a crash cut the last line; no epoch was planned with it
+            os.truncate(self.path, whole)
+
+    def _counted(self) -> int:
+        """How many extents were logged, as far as it is known. If the file is damaged, only this check is lost."""
+        with contextlib.suppress(HeadraceError):
+            return int(stored_text(self._count_file, lambda text: False) or 0)
+        return 0
+
+    @property
+    def _count_file(self) -> Path:
+        return self.path.with_suffix(".count")
 
     def _read(self, line: dict[str, Any]) -> None:
         self._lines += 1
@@ -120,6 +140,8 @@ class FileLog:
         self._write([asdict(e) for e in extents])
         for extent in extents:
             self._add(extent)
+        if extents:
+            self._count()
 
     def leave_out(self, files: Sequence[BadFile]) -> None:
         """Leave files out from now on. Durable when this returns."""
@@ -151,12 +173,16 @@ class FileLog:
             return
         fresh = not self.path.exists()
         with open(self.path, "ab", opener=private_opener) as log:
-            log.write("".join(map(_line, lines)).encode())
+            log.write(b"".join(map(to_line, lines)))
             log.flush()
             os.fsync(log.fileno())
         if fresh:
             fsync(self.path.parent)
         self._lines += len(lines)
+
+    def _count(self) -> None:
+        """Note how many extents there are. Nothing but a check depends on it, so it need not be durable."""
+        store_text(self._count_file, str(self.first + len(self.extents)), durable=False)
 
     @property
     def grown(self) -> bool:
@@ -193,7 +219,7 @@ class FileLog:
         lines += [{"bad": asdict(f), "kept": True} for p, f in self.bad.items() if p not in forgotten]
         head: dict[str, Any] = {"first": first, "bytes": self._before[dropped], "lines": len(lines) + 1}
         head |= {"left_out": sorted(left_out), "bad_count": self.bad_count}
-        write_atomic(self.path, "".join(map(_line, [head, *lines])).encode())
+        write_atomic(self.path, b"".join(map(to_line, [head, *lines])))
         self.first, self.extents, self._before = first, extents, self._before[dropped:]
         self.last = {p: e for p, e in self.last.items() if p not in forgotten}
         self.bad = {p: f for p, f in self.bad.items() if p not in forgotten}
@@ -220,7 +246,7 @@ class FileLog:
             raise StateDamaged(
                 f"{self.path} was truncated or lost: an epoch has read up to extent {extent}, but it has only "
                 f"{self.first + len(self.extents)}",
-                advice="Restore it from a backup, restore a savepoint, or drop the stream and create it again.",
+                advice=_ADVICE,
                 path=str(self.path),
             )
         if extent < self.first:
@@ -238,7 +264,3 @@ class FileLog:
     def extent(self, number: int) -> Extent:
         """The extent with this number, which must not be removed."""
         return self.extents[number - self.first]
-
-
-def _line(value: dict[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":")) + "\n"

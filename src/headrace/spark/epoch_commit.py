@@ -9,9 +9,9 @@ from functools import partial
 
 from headrace.bridge.messages import STREAM_LANE
 from headrace.control.barrier import align
-from headrace.errors import DiskFull, HeadraceError, InternalError, SinkFailed, SinkUnavailable, TooManyGroups
-from headrace.exec.failures import failure_text
-from headrace.model.definitions import PipelineDef
+from headrace.errors import HeadraceError, InternalError, SinkFailed, TooManyGroups
+from headrace.exec.failures import WAITED_FOR, failure_text
+from headrace.model.definitions import FEED, PipelineDef
 from headrace.model.stream_options import stream_settings
 from headrace.ring0.letters import for_stream
 from headrace.ring1.lane_state import require_group_limit
@@ -101,17 +101,22 @@ class EpochCommit:
                 self._found.failures.setdefault(instance, outcome.failure)
 
     def deliver(self) -> None:
-        """Deliver the epoch to the sinks of every pipeline. Raises SinkUnavailable and DiskFull, for which the stream
-        waits. The other sinks have the epoch by then, and keep it once although it is run again."""
+        """Deliver the epoch to the sinks of every pipeline. Raises errors for which the stream waits. The other sinks
+        have the epoch by then, and keep it once although it is run again."""
         waiting: HeadraceError | None = None
+        behind: set[str] = set()  # streams whose feed lacks rows of a pipeline that is replaced in this epoch
         for p in self.members.values():
+            fed = {sink.options["stream"] for sink in p.sinks if sink.kind == FEED and "stream" in sink.options}
+            if fed & behind:  # its rows must follow those of the pipeline that it replaces
+                continue
             try:
                 self._delivered[p.instance] = self._deliver(p)
-            except (SinkUnavailable, DiskFull) as problem:
+            except WAITED_FOR as problem:
                 if p.instance in self._quit:  # the stream does not wait for a pipeline that was stopped at once
                     self._delivered[p.instance] = Delivered(failure=self._found.failures[p.instance])
                 else:
                     waiting = waiting or problem
+                    behind |= fed
         if waiting is not None:
             raise waiting
 

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.model.definitions import PipelineDef
+from headrace.model.stored import damaged
+from headrace.state.checkpoint import CHECKPOINT
+from headrace.state.progress import read_progress
+from headrace.state.spark_log import OFFSETS, newest_commit
 
 DEDICATED = "dedicated"
 BEGIN = "begin.json"
@@ -31,6 +35,24 @@ class Begin:
 def dedicated_home(stream_directory: Path, pipeline: PipelineDef) -> Path:
     """The directory of a pipeline's query; `stream_directory` is that of its first stream."""
     return stream_directory / DEDICATED / f"{pipeline.instance}-{pipeline.fresh}"
+
+
+def lost_begin(home: Path) -> Path | None:
+    """The missing `begin.json` of a turn that has run. None if there is no such turn."""
+    ran = {p.parent.parent.parent for p in home.glob(f"*/{CHECKPOINT}/{OFFSETS}/*")}
+    return next((turn / BEGIN for turn in sorted(ran) if not (turn / BEGIN).exists()), None)
+
+
+def require_whole_turns(home: Path) -> None:
+    """Raise StateDamaged if a turn lost a file. Without it the query would begin again without its state, or its sinks
+    would not get an epoch that they owe."""
+    if (path := lost_begin(home)) is not None:
+        raise damaged(path, "is missing, but the query has run")
+    for turn in home.glob(f"*/{BEGIN}"):
+        newest = newest_commit(turn.parent / CHECKPOINT)
+        if newest > read_progress(turn.parent).epoch:
+            how = f"is missing or older than the checkpoint: Spark has committed batch {newest}"
+            raise damaged(turn.parent / "progress.json", how)
 
 
 def newest_turn(home: Path) -> int:

@@ -26,7 +26,7 @@ from headrace.model.definitions import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.state.checkpoint import CHECKPOINT, checkpoint_id
-from headrace.state.dedicated_state import BEGIN, Begin, dedicated_home, newest_turn
+from headrace.state.dedicated_state import BEGIN, Begin, dedicated_home, lost_begin, newest_turn, require_whole_turns
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Progress, read_progress, write_progress
 from headrace.state.spark_log import feeds_closed, newest_commit
@@ -110,7 +110,7 @@ class DedicatedRuntime:
         """Make the directory and a place in every feed, before the streams write the first row for it. Does nothing if
         they are there."""
         with self._lock:
-            if newest_turn(self.home) >= 0:
+            if newest_turn(self.home) >= 0 or lost_begin(self.home) is not None:  # `launch_query` names a lost file
                 return
             begin, skipped = {}, 0
             for stream, log in self.feeds().items():
@@ -254,6 +254,7 @@ class DedicatedRuntime:
         """Start a query, for the supervisor."""
         from headrace.spark.dedicated_frame import FeedPlace
 
+        require_whole_turns(self.home)
         self._next_turn()
         directory = self.directory
         begin = stored(Begin, directory / BEGIN) or Begin({})
