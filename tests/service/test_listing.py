@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,12 +27,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def drop_after(hub: Hub, reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drop pipeline q with its stream t, and a sink, when the catalog was read so many times."""
-    left, declared = [reads], vars(Hub)["catalog"].fget
-    assert declared is not None
+    left = [reads]
+    declared: Callable[[Hub], Catalog] = vars(Hub)["catalog"].fget
 
     def catalog(hub: Hub) -> Catalog:
         left[0] -= 1
-        found: Catalog = declared(hub)
+        found = declared(hub)
         if left[0] == 0:
             hub.sql("DROP PIPELINE q; DROP STREAM t; DROP SINK unused")
         return found

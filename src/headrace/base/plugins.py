@@ -71,7 +71,7 @@ class Registry(MutableMapping[str, K], Generic[K]):
         packages = sorted({_package(point) for point in points} | ({OWN} if name in self._own else set()))
         if len(packages) > 1 or len(points) > 1:
             raise BadPlugin(
-                f"'{name}' of {self.group} is given more than once, by {' and '.join(packages)}",
+                f"'{name}' of {self.group} is registered more than once, by {' and '.join(packages)}",
                 advice="Uninstall all but one of these packages, or rename the kind in one of them.",
                 name=name,
                 packages=packages,
@@ -89,7 +89,7 @@ class Registry(MutableMapping[str, K], Generic[K]):
 
     def _bad(self, name: str, package: str, why: str) -> BadPlugin:
         return BadPlugin(
-            f"package {package} gives '{name}' of {self.group}, but {why}",
+            f"package {package} registers '{name}' of {self.group}, but {why}",
             advice=f"Repair, update or uninstall {package}.",
             name=name,
             packages=[package],

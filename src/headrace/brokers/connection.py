@@ -105,7 +105,7 @@ class KafkaConnection:
         for name in _OURS & self.settings.keys():
             raise BadOption(
                 f"{owner} sets kafka.{name} itself",
-                advice="Remove it: nothing would be exactly once with another value.",
+                advice="Remove it: exactly-once delivery depends on the value that headrace sets.",
                 option=f"kafka.{name}",
             )
         self.admin()

@@ -238,10 +238,16 @@ def _build(schema: Schema, settings: AvroSettings) -> Format:
         raise BadOption("schema and schema_file both give the schema", advice="Give one of them.", option="schema")
     many = settings.schema_file is not None and "{id}" in settings.schema_file
     registry = settings.framing == "registry"
-    if (settings.schema_id is not None) != (registry and not many):
+    if registry and not many and settings.schema_id is None:
         raise BadOption(
-            "with framing = 'registry', the ids of schemas must be known, and else they have no effect",
+            "framing = 'registry' needs the id of the schema",
             advice="Give schema_id, or a schema_file with {id} in its path.",
+            option="schema_id",
+        )
+    if settings.schema_id is not None and (many or not registry):
+        raise BadOption(
+            "schema_id has no effect here",
+            advice="Remove it. It belongs to framing = 'registry' with one schema.",
             option="schema_id",
         )
     if many and not registry:

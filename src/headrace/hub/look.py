@@ -62,7 +62,7 @@ def plan_look(draft: Draft, statement: Select) -> LookPlan:
     query, limit = cut_limit(statement)
     if limit is not None and not 0 <= limit <= MAX_ROWS:
         raise UnboundedSort(
-            f"LIMIT {limit} is too much for a look",
+            f"LIMIT {limit} is too large for a SELECT",
             advice=f"A SELECT keeps its rows in memory, so take at most {MAX_ROWS}, or create a pipeline.",
             span=statement.span,
         )
@@ -73,7 +73,7 @@ def plan_look(draft: Draft, statement: Select) -> LookPlan:
     pipeline = draft.planned_select(query, name, sink)
     if pipeline.program.dedicated is not None:
         raise UnsupportedStateful(
-            "this SELECT needs a streaming query of its own, and a look has none",
+            "this SELECT needs a streaming query of its own, which only a pipeline can have",
             advice="Create a pipeline with this query and a sink of type memory, and read its results. Or SELECT from "
             "one of its streams.",
             span=statement.span,

@@ -42,7 +42,7 @@ def parse_frames(data: bytes, base: int = 0) -> Messages:
         if length < _HEAD.size + topic or at + length > size:
             raise JournalDamaged(
                 f"the journal has no message at address {base + at}",
-                advice="Files of the journal were exchanged. Restore them, or drop the stream.",
+                advice="Files of the journal were replaced. Restore them, or drop the stream.",
                 place=base + at,
             )
         found.places.append(base + at)

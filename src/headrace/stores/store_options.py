@@ -183,7 +183,7 @@ def check_access(settings: StoreSettings) -> None:
         lacking = "secret_key" if access.access_key else "access_key"
         raise MissingOption(
             f"a path on s3:// needs the option '{lacking}' too",
-            advice="Write both access_key and secret_key, or none: then the environment is asked.",
+            advice="Write both access_key and secret_key, or neither: the credentials then come from the environment.",
             option=lacking,
         )
 

@@ -90,7 +90,7 @@ class Accounts:
 def _time_reason(mean: float, epochs: int, limit: float) -> str:
     return OverBudget(
         f"the pipeline took {mean:.0f} ms per epoch over {epochs} epochs; pipeline_time_budget is {limit:g} ms",
-        advice="Make it cheaper with CREATE OR REPLACE PIPELINE. The budget is its stream's.",
+        advice="Make it cheaper with CREATE OR REPLACE PIPELINE. The budget belongs to its stream.",
         ms=mean,
         limit=limit,
     ).render()
@@ -99,7 +99,7 @@ def _time_reason(mean: float, epochs: int, limit: float) -> str:
 def _state_reason(size: int, limit: int) -> str:
     return OverBudget(
         f"the pipeline keeps {size} bytes of state; pipeline_state_budget is {limit}",
-        advice="CREATE OR REPLACE PIPELINE with fewer groups or shorter windows. The budget is its stream's.",
+        advice="CREATE OR REPLACE PIPELINE with fewer groups or shorter windows. The budget belongs to its stream.",
         bytes=size,
         limit=limit,
     ).render()

@@ -1,4 +1,4 @@
--- Joins while the others run: two more columns are decoded from the next epoch on, and nobody restarts.
+-- Joins while the others run: two more columns are decoded from the next epoch on, and nothing restarts.
 CREATE SINK power_out WITH (type = 'memory', max_rows = '10000');
 
 CREATE PIPELINE power INTO power_out AS

@@ -234,7 +234,7 @@ function updateColumns(card, stream) {
   const told = (name) => {
     const by = askers.get(name) || [];
     const who = by.slice(0, 12).join(", ") + (by.length > 12 ? ` and ${by.length - 12} more` : "");
-    if (!lit.has(name)) return next.has(name) ? `${name}: not decoded; your statement would ask for it` : `${name}: not decoded, nobody asks for it`;
+    if (!lit.has(name)) return next.has(name) ? `${name}: not decoded; your statement would need it` : `${name}: not decoded, no pipeline needs it`;
     return `${name}: decoded for ${who || "the watermark"}`;
   };
   for (const chip of card.querySelectorAll(".column")) {
@@ -245,7 +245,7 @@ function updateColumns(card, stream) {
     const text = told(name);
     if (chip.title !== text) { chip.title = text; chip.setAttribute("aria-label", text); }
   }
-  const line = card.querySelector(".asked"), text = chosen ? told(chosen) : "Choose a column to see who asks for it.";
+  const line = card.querySelector(".asked"), text = chosen ? told(chosen) : "Choose a column to see which pipelines need it.";
   if (line.textContent !== text) line.textContent = text;
   card.querySelector(".flow").classList.toggle("asking", chosen !== null);
   return chosen === null ? null : new Set(askers.get(chosen) || []);
