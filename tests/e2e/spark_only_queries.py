@@ -66,5 +66,5 @@ SPARK_ONLY = {
     "to_csv_struct": "SELECT id, to_csv(named_struct('k', kind, 'v', v)) AS c FROM events",
     "xpath_of": "SELECT id, xpath_string(concat('<a>', kind, '</a>'), 'a') AS x FROM events",
     "sentences_of": "SELECT id, size(sentences(concat(kind, '. ', kind))) AS n FROM events",
-    "java_method": "SELECT id, reflect('java.lang.Math', 'abs', v) AS a FROM events WHERE v IS NOT NULL",
+    "two_udfs": "SELECT id, concat(shout(kind), '-', shout(device)) AS c FROM events",
 }

@@ -79,14 +79,14 @@ class EpochHostPlanner:
         tokens = self._tokens()
         if not isinstance(self.statement.query, ForeignQuery) and is_aggregate(self.statement.query):
             return self._aggregate(tokens)
+        computed = self._whole(tokens)
+        if computed is not None and computed[0].program.ring1 is not None:  # ranks over groups, DISTINCT
+            return self._over_groups(*computed)
         if self.statement.emit is not None:
             raise self._error(Blocker("stateful", "EMIT without an aggregate", at=tokens_range(tokens)))
         blocker = blocker_in(tokens)
         if blocker is not None:
-            computed = self._whole(tokens)
-            if computed is None:
-                raise self._error(blocker)
-            return self._over_groups(*computed)
+            raise self._error(blocker)
         return self._stateless(self._stream(tokens), tokens)
 
     # --- stateless queries ------------------------------------------------------------------------
