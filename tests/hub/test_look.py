@@ -99,7 +99,7 @@ def test_a_look_at_a_running_stream_shows_the_rows_that_come(hub: Hub, tmp_path:
 
 def test_a_look_that_fails_or_is_interrupted_leaves_nothing(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PipelineFailed):
-        hub.sql("SELECT CAST(concat('x', id) AS INT) AS x FROM s")
+        hub.sql("SELECT CAST(concat('x', id) AS INT) AS x FROM s WITH (timeout = '60s')")
     assert_nothing_is_left(hub, set())
     hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
 

@@ -15,3 +15,9 @@ def test_docs_list_every_source_and_every_option_of_it() -> None:
         assert section is not None, kind.name
         listed = dict(re.findall(r"^\| `([\w.*]+)` \|.*\| (.*) \|$", section[1], re.MULTILINE))
         assert listed == {o.shown: o.help for o in kind.options}
+
+
+def test_every_source_of_another_system_says_what_it_guarantees() -> None:
+    """EXPLAIN prints it. The generator makes its rows itself, and `pipeline` reads this hub's own output."""
+    silent = {name for name, kind in SOURCES.items() if not kind.guarantee}
+    assert silent <= {"generator", "pipeline"}

@@ -15,6 +15,7 @@ from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
 from headrace.model.plan_version import PlanVersion
 from headrace.model.schema import STRING, Field, Schema, View
 from headrace.model.status import StreamStatus
+from headrace.sources.files import FILES
 from headrace.sql import (
     CreateStream,
     LiveStream,
@@ -175,8 +176,9 @@ def test_explain_says_how_files_are_divided_among_tasks_and_why(fmt: str, option
     assert f"  read: source files, format {fmt}; {said}" in text
     assert f"  indexer: headrace.formats.{'native' if fmt == 'native' else 'kernels.scan_'}" in text
     assert "; unwanted fields are skipped" in text
+    assert f"  delivery: {FILES.guarantee}" in text and FILES.guarantee.startswith("exactly once")
     facts = json.loads(explain_json(planned, None))["stream"]
-    assert facts["read"].startswith(said)
+    assert facts["read"].startswith(said) and facts["delivery"] == FILES.guarantee
     assert facts["skips_unwanted_fields"] is True
     assert (facts["in_order"] is None) == ("cut among" in said)
 

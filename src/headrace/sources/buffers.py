@@ -352,4 +352,5 @@ BUFFERS = SourceKind(
     settings=BufferSettings,
     build=Buffers,
     check_settings=_check,
+    guarantee="exactly once into an epoch; the files must stay until they are read",
 )

@@ -351,4 +351,5 @@ FILES = SourceKind(
     check_settings=_check,
     changeable=("on_bad_file", "lookback", *STORE_OPTIONS),
     metadata=FILE_METADATA,
+    guarantee="exactly once into an epoch; the files must stay until they are read",
 )

@@ -367,4 +367,5 @@ KAFKA = SourceKind(
     check_settings=_check,
     changeable=("on_data_loss", "group", "kafka"),
     metadata=METADATA,
+    guarantee="exactly once into an epoch; the topic must keep the messages until they are read",
 )

@@ -253,4 +253,5 @@ NATS = SourceKind(
     check_settings=_check,
     changeable=("on_data_loss", "url", "user", "password", "token", "credentials", "ca_file"),
     metadata=NATS_FACTS,
+    guarantee="exactly once into an epoch; the JetStream stream must keep the messages until they are read",
 )

@@ -32,4 +32,5 @@ NATS_CORE = SourceKind(
     pushed=True,
     changeable=("url", "user", "password", "token", "credentials", "ca_file"),
     metadata=SUBJECT_FACTS,
+    guarantee="at most once into the journal, and from there into exactly one epoch",
 )

@@ -54,6 +54,7 @@ TCP = SourceKind(
     check_settings=_check_tcp,
     pushed=True,
     metadata=PUSHED_FACTS,
+    guarantee="acknowledged bytes are in exactly one epoch",
 )
 HTTP = SourceKind(
     name="http",
@@ -63,4 +64,5 @@ HTTP = SourceKind(
     check_settings=_check_http,
     pushed=True,
     metadata=PUSHED_FACTS,
+    guarantee="acknowledged bytes are in exactly one epoch",
 )

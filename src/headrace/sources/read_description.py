@@ -9,6 +9,7 @@ from headrace.formats.codecs import CODECS
 from headrace.formats.format_kind import Format
 from headrace.formats.tables import TableFormat
 from headrace.model.definitions import StreamDef
+from headrace.sources import SOURCES
 from headrace.sources.files import FILES
 
 
@@ -25,6 +26,7 @@ class ReadDescription:
     in_order: str
     codecs: bool
     unit: str = ""  # what tasks share of a file; empty for bytes
+    guarantee: str = ""  # how records of another system come into epochs
 
     @property
     def fields(self) -> str:
@@ -59,4 +61,5 @@ def describe_read(stream: StreamDef) -> ReadDescription:
         in_order=fmt.in_order or (f"codec {codec} cannot be cut" if codec in CODECS else ""),
         codecs=codec == "auto",
         unit=_unit(stream, fmt),
+        guarantee=SOURCES[stream.source].guarantee,
     )

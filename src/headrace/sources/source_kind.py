@@ -169,6 +169,7 @@ class SourceKind(Generic[S]):
     directory. The bytes of a `pushed` source come through the gateway, which runs while the stream does. CREATE OR
     REPLACE STREAM may change the options in `changeable` and keep the stream's progress and pipelines: the rows that
     were read do not depend on them. `metadata` are the facts that METADATA columns can name, with their types.
+    `guarantee` says how records of another system come into epochs; EXPLAIN prints it.
     """
 
     name: str
@@ -179,6 +180,7 @@ class SourceKind(Generic[S]):
     pushed: bool = False
     changeable: tuple[str, ...] = ()
     metadata: Mapping[str, tuple[DataType, ...]] = field(default_factory=dict)
+    guarantee: str = ""
 
     @property
     def options(self) -> tuple[Option, ...]:

@@ -175,6 +175,7 @@ def _foot(planned: Planned, live: LiveStream | None) -> dict[str, Any]:
         "source": access.source,
         "format": access.format,
         "read": access.sharing,
+        "delivery": access.guarantee or None,
         "in_order": access.in_order or None,
         "indexer": access.indexer,
         "skips_unwanted_fields": access.skips,

@@ -230,6 +230,8 @@ def _foot(planned: Planned, live: LiveStream | None) -> Iterator[str]:
     schema = planned.stream.schema
     access = describe_read(planned.stream)
     yield f"read: source {access.source}, format {access.format}; {access.sharing}"
+    if access.guarantee:
+        yield f"delivery: {access.guarantee}"
     yield f"indexer: {access.indexer}; {access.fields}"
     letters = planned.stream.dead_letters
     if letters is not None:
