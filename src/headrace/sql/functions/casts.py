@@ -106,16 +106,21 @@ def _float_from_text(text: str, way: _Way) -> str:
 
 
 def _boolean_from_text(text: str, way: _Way) -> str:
-    yes, no = "'t', 'true', 'y', 'yes', '1'", "'f', 'false', 'n', 'no', '0'"
-    # Not IN: DuckDB joins a longer list, for all rows, also those that CASE excludes.
-    other = _trimmed(
-        text=text,
-        blanks=_BLANK,
-        fits=lambda x: f"list_contains([{yes}, {no}], lower({x}))",
-        cast=lambda x: f"list_contains([{yes}], lower({x}))",
-        otherwise=way.bad,
+    """By patterns that allow blanks. Lists of the words cost DuckDB more than all the rest: 0.3 instead of 45 million
+    rows a second, also where no row came to them (2026-11-18, a busy core)."""
+    yes, no = (
+        f"regexp_full_match({text}, '[\\x{{0}}-\\x{{20}}\\x{{7f}}]*(?:{words})[\\x{{0}}-\\x{{20}}\\x{{7f}}]*')"
+        for words in (_either("t", "true", "y", "yes", "1"), _either("f", "false", "n", "no", "0"))
     )
-    return f"CASE WHEN {text} = 'true' THEN TRUE WHEN {text} = 'false' THEN FALSE ELSE {other} END"
+    return (
+        f"CASE WHEN {text} = 'true' THEN TRUE WHEN {text} = 'false' THEN FALSE WHEN {text} IS NULL THEN NULL "
+        f"WHEN {yes} THEN TRUE WHEN {no} THEN FALSE ELSE {way.bad} END"
+    )
+
+
+def _either(*words: str) -> str:
+    """A pattern of these words in any case. RE2's own would also take letters beyond ASCII."""
+    return "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word) for word in words)
 
 
 def _decimal_from_text(text: str, way: _Way) -> str:

@@ -68,10 +68,22 @@ def _read(text: str, quoted: str, flag: str) -> str:
     slow = f"hr_parse({text}, {quoted}, {at_zone()}, {flag})"
     if quoted not in _COMMON:
         return slow
-    known = f"TRY_CAST({text} AS TIMESTAMP)"
-    fast = f"hr_instant(epoch_us({known}), {at_zone()})"
-    fits = f"regexp_full_match({text}, '{_COMMON[quoted]}') AND {known} IS NOT NULL"
-    return f"CASE WHEN {fits} THEN {fast} ELSE {slow} END"
+    fast = f"hr_instant(epoch_us({_common(text)}), {at_zone()})"
+    return f"CASE WHEN {_fits(text, quoted)} THEN {fast} ELSE {slow} END"
+
+
+def _read_local(text: str, quoted: str) -> str:
+    """The wall-clock reading of a text."""
+    slow = f"make_timestamp(hr_parse_ntz({text}, {quoted}, FALSE))"
+    return f"CASE WHEN {_fits(text, quoted)} THEN {_common(text)} ELSE {slow} END" if quoted in _COMMON else slow
+
+
+def _common(text: str) -> str:
+    return f"TRY_CAST({text} AS TIMESTAMP)"
+
+
+def _fits(text: str, quoted: str) -> str:
+    return f"regexp_full_match({text}, '{_COMMON[quoted]}') AND {_common(text)} IS NOT NULL"
 
 
 def _reading(form: Callable[[str], str], flag: str) -> Callable[[Sequence[str], Sequence[DataType], DataType], str]:
@@ -81,17 +93,15 @@ def _reading(form: Callable[[str], str], flag: str) -> Callable[[Sequence[str], 
 def _readers() -> list[Overload]:
     found: list[Overload] = []
 
-    def add(
-        name: str, result: DataType, text: str | Callable[[str], str], check: Callable[[str], object] = reader
-    ) -> None:
+    def add(name: str, result: DataType, form: Callable[[str], str]) -> None:
         found.append(
             Overload(
                 name,
                 ("STRING", "STRING"),
                 result,
-                text if isinstance(text, str) else _reading(text, "TRUE" if "try" in name else "FALSE"),
+                _reading(form, "TRUE" if "try" in name else "FALSE"),
                 constant=(1,),
-                check=_checked(check, 1),
+                check=_checked(reader, 1),
                 throws="try" not in name,
             )
         )
@@ -100,7 +110,17 @@ def _readers() -> list[Overload]:
         add(f"{prefix}to_timestamp", TIMESTAMP, to_instant)
         add(f"{prefix}to_date", DATE, lambda micros: f"CAST({in_zone(to_instant(micros))} AS DATE)")
     add("to_timestamp_ltz", TIMESTAMP, to_instant)
-    add("to_timestamp_ntz", TIMESTAMP_NTZ, "make_timestamp(hr_parse_ntz({0}, {1}, FALSE))", _local_only)
+    found.append(
+        Overload(
+            "to_timestamp_ntz",
+            ("STRING", "STRING"),
+            TIMESTAMP_NTZ,
+            lambda a, k, r: _read_local(a[0], a[1]),
+            constant=(1,),
+            check=_checked(_local_only, 1),
+            throws=True,
+        )
+    )
     for name in ("unix_timestamp", "to_unix_timestamp"):
         add(name, BIGINT, lambda micros: f"({micros} // 1000000)")
         plain = _read("{0}", _PLAIN, "FALSE").replace("{3}", "{{3}}").replace("{2}", "{{2}}")
