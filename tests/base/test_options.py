@@ -109,3 +109,17 @@ def test_any_text_is_read_or_raises_bad_option(read: Reader, raw: str) -> None:
         check_options("sink 'x'", (Option("o", read),), {"o": raw})
     except BadOption as problem:
         assert problem.params["option"] == "o"
+
+
+def test_a_refused_value_shows_no_password() -> None:
+    """The error may end up in a log."""
+    declared = (Option("url", _refuse), Option("token", _refuse, secret=True))
+    urls = ("http://user:sesame@host/x", "postgresql://u@host/db?sslpassword=sesame&x=1", "host=h password=sesame")
+    for name, value in (*(("url", url) for url in urls), ("token", "sesame")):
+        with pytest.raises(BadOption) as raised:
+            check_options("sink 'x'", declared, {name: value})
+        assert "sesame" not in raised.value.render() + str(raised.value.params)
+
+
+def _refuse(raw: str) -> Any:
+    raise ValueError("something else")

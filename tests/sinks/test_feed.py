@@ -157,6 +157,15 @@ def test_a_missing_newest_manifest_is_an_error_with_its_path(tmp_path: Path) -> 
         assert FeedLog(writer.log.directory).end() == 2
 
 
+def test_a_missing_position_of_a_reader_is_an_error_with_its_path(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.log.register("reader")
+    writer.run(0, [0])
+    (writer.log.directory / "consumers" / "reader.json").unlink()
+    with pytest.raises(StateDamaged, match=r"reader\.json"):
+        writer.log.advance("reader", 1)
+
+
 def test_a_damaged_beginning_of_a_fed_stream_is_an_error_with_its_path(tmp_path: Path) -> None:
     """With a higher number the rows of the pipeline would be left out, as those of a dropped one."""
     make_fed_stream(tmp_path / "t", 1)

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from headrace.base.unknown import unknown
-from headrace.errors import BadOption, MissingOption, UnknownOption
+from headrace.errors import BadOption, MissingOption, UnknownOption, without_secrets
 
 Reader = Callable[[str], Any]
 T = TypeVar("T")
@@ -174,12 +174,13 @@ def check_options(owner: str, declared: Sequence[Option], given: Mapping[str, st
             else:
                 values[option.name] = option.read(raw)
         except ValueError as problem:
+            shown = "***" if option.hides(name) else without_secrets(raw)  # the error may end up in a log
             raise BadOption(
-                f"option '{name}' of {owner} cannot be {raw!r}",
+                f"option '{name}' of {owner} cannot be {shown!r}",
                 advice=f"It must be {problem}.",
                 option=name,
                 owner=owner,
-                value=raw,
+                value=shown,
             ) from None
     for option in declared:
         if option.required and values[option.name] is None:

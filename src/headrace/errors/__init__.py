@@ -162,4 +162,5 @@ from headrace.errors.in_sql import (
 )
 from headrace.errors.span import (
     Span as Span,
+    without_secrets as without_secrets,
 )

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 
 # Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
 _SECRET = re.compile(r"(\b\w*(?:token|password|secret|access_key|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
-# Matches the password in an address.
+# Matches the password in an address, before its host or after a name.
 _USER_INFO = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(?=@)")
+_PARAMETER = re.compile(r"(\b\w*password\w*=)([^\s&;']+)", re.IGNORECASE)
+
+
+def without_secrets(text: str) -> str:
+    """`text` with stars for tokens and passwords that it shows. Its length stays the same."""
+    for secret in (_SECRET, _USER_INFO, _PARAMETER):
+        text = secret.sub(lambda m: m[1] + "*" * len(m[2]), text)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +42,7 @@ class Span:
         """The source line with a caret line under it."""
         begin = self.text.rfind("\n", 0, self.start) + 1
         stop = self.text.find("\n", begin)
-        source = self.text[begin : stop if stop >= 0 else len(self.text)]
-        for secret in (_SECRET, _USER_INFO):
-            source = secret.sub(lambda m: m[1] + "*" * len(m[2]), source)
+        source = without_secrets(self.text[begin : stop if stop >= 0 else len(self.text)])
         width = max(1, min(self.end, begin + len(source)) - self.start)
         number = str(self.line)
         pad = " " * (len(number) + 3 + self.start - begin)

@@ -269,7 +269,7 @@ class FeedLog:
         """The consumer needs nothing before `position` any more, not even after a crash. It never goes back."""
         known = self.position_of(consumer)
         if known is None:
-            raise InternalError(f"{self.directory} has no consumer {consumer}")
+            raise _damaged(self._consumer(consumer), "is missing")
         if position > known:
             self._write(consumer, position)
             self.trim()
