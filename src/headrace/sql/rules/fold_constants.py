@@ -95,13 +95,7 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
     split = constant_last(expr) if isinstance(expr, Call) else None
     if isinstance(expr, Call) and split is not None and split != expr.args:
-        constant = fold(split[1], ctx)
-        constant = constant if isinstance(constant, Literal) else _evaluate(split[1], ctx)
-        if isinstance(constant, Literal) and constant.value is None:
-            return constant
-        if isinstance(constant, FailingConstant):  # Spark evaluates it first
-            return FailingConstant(expr.type, constant.cause, constant.said, at=expr.at)
-        expr = expr.with_children((split[0], constant))
+        expr = expr.with_children((split[0], fold(split[1], ctx)))
         children = expr.children
     new = tuple(fold(child, ctx) for child in children)
     if not _same(new, children):
