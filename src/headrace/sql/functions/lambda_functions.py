@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.exec.map_entries import entries_of
 from headrace.model.schema import BOOLEAN, Array, DataType, Map
-from headrace.sql.functions.nesting import kept, let, no_fraction_inside
+from headrace.sql.functions.nesting import kept, let, mapped, no_fraction_inside
 from headrace.sql.functions.overload import Overload, same
 from headrace.sql.plan.types import Function
 
@@ -20,7 +21,7 @@ def lists(name: str, args: Sequence[str]) -> str:
         return f"list_zip({args[0]}, {args[1]})"
     if name == "map_zip_with":
         return _pairs(args[0], args[1])
-    return f"map_entries({args[0]})" if name in ("map_filter", "transform_keys", "transform_values") else args[0]
+    return entries_of(args[0]) if name in ("map_filter", "transform_keys", "transform_values") else args[0]
 
 
 def _pairs(first: str, second: str) -> str:
@@ -86,17 +87,19 @@ def _zip_with(args: Sequence[str], kinds: Sequence[DataType], result: DataType) 
 
 def _map_filter(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     found = f"map_from_entries(list_filter({lists('map_filter', args)}, {args[1]}))"
-    return f"CASE WHEN {args[0]} IS NOT NULL THEN {found} END"
+    return f"CASE WHEN {entries_of(args[0])} IS NOT NULL THEN {found} END"
 
 
 def _transform_keys(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     keys = f"list_transform({lists('transform_keys', args)}, {args[1]})"
-    return f"CASE WHEN {args[0]} IS NOT NULL THEN map({keys}, map_values({args[0]})) END"
+    entries = entries_of(args[0])
+    return f"CASE WHEN {entries} IS NOT NULL THEN map({keys}, {mapped(entries, lambda x: f'{x}.value')}) END"
 
 
 def _transform_values(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     values = f"list_transform({lists('transform_values', args)}, {args[1]})"
-    return f"CASE WHEN {args[0]} IS NOT NULL THEN map(map_keys({args[0]}), {values}) END"
+    entries = entries_of(args[0])
+    return f"CASE WHEN {entries} IS NOT NULL THEN map({mapped(entries, lambda x: f'{x}.key')}, {values}) END"
 
 
 def _new_keys(kinds: Sequence[DataType]) -> DataType | None:

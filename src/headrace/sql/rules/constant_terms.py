@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from functools import reduce
 
-from headrace.sql.functions.time_functions import CLOCKS
-from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, FailingConstant, Literal
+from headrace.sql.plan.expr import Call, Expr, Literal
 from headrace.sql.plan.types import INTEGRAL
 
 _SUMS = ("+", "try_add")
 _PRODUCTS = ("*", "try_multiply")
-_NEVER_CONSTANT = frozenset([*CLOCKS, "raise_error", "assert_true"])
 
 
 def constant_last(expr: Call) -> tuple[Expr, Expr] | None:
@@ -42,9 +40,5 @@ def _terms(expr: Expr, names: tuple[str, ...]) -> list[Expr]:
 
 
 def _is_constant(expr: Expr) -> bool:
-    """True if Spark can evaluate the expression when it plans."""
-    if isinstance(expr, Literal | FailingConstant):
-        return True
-    if isinstance(expr, Call) and expr.name in _NEVER_CONSTANT:
-        return False
-    return isinstance(expr, Call | Cast | CaseWhen) and all(map(_is_constant, expr.children))
+    """True for a literal. Spark moves no other constant before it has evaluated it."""
+    return isinstance(expr, Literal) and expr.value is not None

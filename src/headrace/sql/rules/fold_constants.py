@@ -35,7 +35,7 @@ from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
 from headrace.sql.plan.limits import check_time
 from headrace.sql.plan.logical import Aggregate, Filter, Generate, Named, Plan, Project, rewrite
-from headrace.sql.plan.types import Hidden
+from headrace.sql.plan.types import INTEGRAL, Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
 from headrace.sql.rules.constant_terms import constant_last
@@ -94,19 +94,14 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     if isinstance(expr, Call) and expr.name in ("isnull", "isnotnull") and _is_never_null(children[0]):
         return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
     split = constant_last(expr) if isinstance(expr, Call) else None
-    if isinstance(expr, Call) and split is not None:
-        constant = fold(split[1], ctx)
-        constant = constant if isinstance(constant, Literal) else _evaluate(split[1], ctx)
-        if isinstance(constant, Literal) and constant.value is None:
-            return constant
-        if isinstance(constant, FailingConstant):  # Spark evaluates it first
-            return FailingConstant(expr.type, constant.cause, constant.said, at=expr.at)
-        if split != expr.args:
-            expr = expr.with_children((split[0], constant))
-            children = expr.children
+    if isinstance(expr, Call) and split is not None and split != expr.args:
+        expr = expr.with_children((split[0], fold(split[1], ctx)))
+        children = expr.children
     new = tuple(fold(child, ctx) for child in children)
     if not _same(new, children):
         expr = expr.with_children(new)
+    if isinstance(expr, Cast) and _is_rounded_between(expr):
+        return fold(Cast(expr.type, expr.children[0].children[0], expr.attempt, at=expr.at), ctx)
     if isinstance(expr, Call) and expr.name in ("and", "or", "not"):
         return _logic(expr)
     if isinstance(expr, CaseWhen):
@@ -114,6 +109,12 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     if isinstance(expr, Call | Cast) and all(isinstance(c, Literal) for c in expr.children):
         return _evaluate(expr, ctx)
     return expr
+
+
+def _is_rounded_between(expr: Cast) -> bool:
+    """True for a whole number as FLOAT as DOUBLE. Spark's optimizer drops the FLOAT, and with it the rounding."""
+    inner = expr.input
+    return expr.type == DOUBLE and isinstance(inner, Cast) and inner.type == FLOAT and inner.input.type in INTEGRAL
 
 
 def _is_written_null(expr: Expr) -> bool:
