@@ -18,6 +18,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import headrace
 from headrace.sinks.feed_log import FeedLog, feed_directory
+from headrace.spark.reader_source import register_readers
 from tests.e2e.support import put, until
 from tests.e2e.two_streams import START, Streams
 
@@ -192,6 +193,14 @@ def written(streams: Streams, out: Path) -> list[str]:
     if not (out / "first_of_minute" / "_spark_metadata" / "0").exists():
         return []
     return [row[0] for row in streams.session.read.parquet(str(out / "first_of_minute")).select("device").collect()]
+
+
+def test_a_session_gets_the_format_although_the_active_session_has_one_of_its_name(hub: Hub, streams: Streams) -> None:
+    other = streams.session.newSession()
+    register_readers(other, 1, "of another hub")
+    jvm: Any = other.sparkContext._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(other._jsparkSession)
+    assert reader(hub, stream="a", columns="id").columns == ["id"]
 
 
 def test_a_batch_that_breaks_is_run_again_with_the_same_rows_and_errors_have_codes(hub: Hub, streams: Streams) -> None:

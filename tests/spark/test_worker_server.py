@@ -7,12 +7,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from headrace.spark import python
 from headrace.spark.python import SERVER, PreloadedPython, preloaded_python, worker_python
 
 PROGRAM = """
@@ -21,7 +23,9 @@ if sys.argv[1:2] == ["sleep"]:
     print(os.getpid(), flush=True)
     time.sleep(60)
 facts = {"arguments": sys.argv[1:], "loaded": "duckdb" in sys.modules, "name": os.environ.get("NAME"),
-         "hash": hash("a"), "directory": os.getcwd(), "input": sys.stdin.read(), "pid": os.getpid()}
+         "hash": hash("a"), "directory": os.getcwd(), "through": sys.stdout.write_through,
+         "files": [n for n in range(3, 64) if os.path.lexists(f"/proc/self/fd/{n}")],
+         "threads": len(os.listdir("/proc/self/task")), "input": sys.stdin.read(), "pid": os.getpid()}
 print(json.dumps(facts))
 print("to standard error", file=sys.stderr)
 sys.exit(3)
@@ -33,8 +37,10 @@ def server() -> Iterator[PreloadedPython]:
     found = preloaded_python("local[2]")
     if found is None:
         pytest.skip("processes are forked on Linux only")
-    yield found
+    with found.in_environment():
+        yield found
     found.stop()
+    assert not os.path.exists(found.path)
 
 
 def command(directory: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
@@ -57,6 +63,54 @@ def test_a_forked_process_has_its_own_command_line_files_and_environment(
     assert ours == theirs and ours["input"] == "given"
     assert forked.returncode == started.returncode == 3
     assert "to standard error" in forked.stderr
+
+
+def test_a_process_has_no_connection_of_another_and_numpy_one_thread(server: PreloadedPython, tmp_path: Path) -> None:
+    line, env = command(tmp_path, "sleep")
+    with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline()
+        line, env = command(tmp_path)
+        found = subprocess.run(line, env=env, input="", capture_output=True, text=True, check=False)
+        other.kill()
+    facts = json.loads(found.stdout)
+    assert facts["loaded"] and facts["files"] == [] and facts["threads"] == 1 and facts["through"]
+
+
+def test_a_process_that_is_to_have_more_threads_is_not_forked(server: PreloadedPython, tmp_path: Path) -> None:
+    line, env = command(tmp_path)
+    env["OMP_NUM_THREADS"] = "4"
+    found = subprocess.run(line, env=env, input="", capture_output=True, text=True, check=False)
+    assert '"loaded": false' in found.stdout
+
+
+def test_a_server_whose_owner_is_killed_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    program = "import time, headrace.spark.python as p; print(p.PreloadedPython().path, flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        path = owner.stdout.readline().strip()
+        assert os.path.exists(path)
+        owner.kill()
+    limit = time.monotonic() + 60  # it loads everything first
+    while os.path.exists(os.path.dirname(path)) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not os.path.exists(os.path.dirname(path))
+
+
+def test_the_server_is_named_only_to_the_jvm_and_stopping_ends_processes_that_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python, "STOP_SECONDS", 0.5)
+    own = PreloadedPython()
+    assert os.environ.get(SERVER) != own.path
+    with own.in_environment():
+        line, env = command(tmp_path, "sleep")
+    assert os.environ.get(SERVER) != own.path and env[SERVER] == own.path
+    with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        pid = int(client.stdout.readline())
+        own.stop()
+        assert client.wait(10) != 0
+    assert not os.path.exists(f"/proc/{pid}") and not os.path.exists(own.path)
 
 
 def test_a_process_ends_with_the_client_that_asked_for_it(server: PreloadedPython, tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ def ask(server: str, arguments: list[str]) -> "socket.socket | None":
 
 def main() -> None:
     server, arguments = os.environ["HEADRACE_WORKER_SERVER"], os.environ.pop("HEADRACE_FORKED_ARGUMENTS").split("\x1f")
-    # Strings must have the same hashes in all workers. The server has the seed that Spark sets.
-    usual = arguments[:1] != ["-m"] or os.environ.get("PYTHONHASHSEED") != "0"
+    # Strings must have the same hashes in all workers. The server has the seed that Spark sets, and one thread.
+    other = os.environ.get("PYTHONHASHSEED") != "0" or os.environ.get("OMP_NUM_THREADS", "1") != "1"
+    usual = arguments[:1] != ["-m"] or other
     client = None if usual else ask(server, arguments[1:])
     if client is None:
         os.execv(sys.executable, [sys.executable, *arguments])

@@ -16,6 +16,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.base.cache import cache_directory, install_script
@@ -68,6 +70,11 @@ def worker_python() -> str:
     return str(script)
 
 
+# What Spark sets for its workers and Python reads only when it starts. NumPy reads the number of threads when it is
+# loaded; a process that is to have more of them is not forked.
+_STARTED_WITH = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES", "OMP_NUM_THREADS": "1"}
+
+
 class PreloadedPython:
     """A worker server in a process of its own. Spark's Python processes are forked from it while it runs.
 
@@ -84,22 +91,34 @@ class PreloadedPython:
                 [sys.executable, "-m", "headrace.spark.worker_server", str(listener.fileno()), ROOM],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONHASHSEED": "0"},
+                env=os.environ | _STARTED_WITH,
                 pass_fds=[listener.fileno()],
             )
-        os.environ[SERVER] = path
+        self.path = path
+
+    @contextmanager
+    def in_environment(self) -> Iterator[None]:
+        """Name the server to a JVM that is started in here, and to no other process that this one starts later."""
+        before = os.environ.get(SERVER)
+        os.environ[SERVER] = self.path
+        try:
+            yield
+        finally:
+            del os.environ[SERVER]
+            if before is not None:
+                os.environ[SERVER] = before
 
     def stop(self) -> None:
-        """Let it end when Spark's processes have ended."""
-        if os.environ.get(SERVER) == str(self._directory / "s"):
-            del os.environ[SERVER]
+        """Let it end when Spark's processes have ended. Those that take longer are ended."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        try:
-            self._process.wait(timeout=STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        for end in (self._process.terminate, self._process.kill):
+            try:
+                self._process.wait(timeout=STOP_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                end()
+        self._process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 

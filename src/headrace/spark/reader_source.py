@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -223,5 +224,23 @@ def register_readers(session: SparkSession, port: int, token: str) -> None:
         return
     # A class that is not in its module is pickled by value, with these attributes.
     attributes = {"port": port, "token": token, "tasks": session.sparkContext.defaultParallelism}
-    session.dataSource.register(type(ReaderDataSource.__name__, (ReaderDataSource,), attributes))
+    with _active(session):
+        session.dataSource.register(type(ReaderDataSource.__name__, (ReaderDataSource,), attributes))
     _registered[inner.hashCode()] = port
+
+
+@contextmanager
+def _active(session: SparkSession) -> Iterator[None]:
+    """Make a session the active one of this thread. Spark refuses to register a format in a session that has none yet
+    if the active session, which may be another one, has a format of that name."""
+    jvm: Any = session.sparkContext._jvm
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,7 +189,8 @@ def start(
     with errors_to(errors), registration_limited(chosen, log, _kill_jvm) as registration:
         python = preloaded_python(chosen)  # before the JVM, which passes our environment on
         try:
-            spark = builder.getOrCreate()
+            with nullcontext() if python is None else python.in_environment():
+                spark = builder.getOrCreate()
         except Exception as problem:
             if registration.timed_out:
                 failure = unreachable(chosen, "it takes connections, but does not answer as a Spark master")

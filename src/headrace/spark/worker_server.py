@@ -8,7 +8,8 @@ while the JVM starts. `headrace.spark.python` makes Spark run a script that asks
 
 One thread, one request per connection: the client sends its command line, environment, directory and three standard
 files. It gets an answer when the process runs, and its exit code when it has ended. If the client goes away, the
-process is ended. The server ends when its standard input is closed and no process is left.
+process is ended. The server ends when its standard input is closed and no process is left; on SIGTERM it first ends all
+processes. It removes the directory of its socket at its end, also when the process that started it was killed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import struct
@@ -69,6 +71,7 @@ class WorkerServer:
         """Fork until standard input is closed and all processes have ended."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the driver
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._end_all)
         signal.set_wakeup_fd(self._wake)
         for source in (self._listener, self._woken, 0):
             self._selector.register(source, selectors.EVENT_READ)
@@ -80,9 +83,17 @@ class WorkerServer:
                 if time.monotonic() > when:
                     self._signal(pid, signal.SIGKILL)
 
+    def _end_all(self, *_: object) -> None:
+        self._closing = True
+        for client in list(self._clients.values()):
+            self._client_gone(client)
+
     def _handle(self, source: Any) -> None:
         if source is self._listener:
-            client, _ = self._listener.accept()
+            try:
+                client, _ = self._listener.accept()
+            except OSError:  # the client has gone, or too many files are open
+                return
             try:
                 self._fork(client)
             except (OSError, ValueError):  # the client has gone, or is none of ours
@@ -101,18 +112,24 @@ class WorkerServer:
         client.settimeout(10.0)
         request, files = receive(client)
         client.settimeout(None)
-        pid = os.fork()
-        if pid == 0:
-            run(request, files, [client.fileno(), self._listener.fileno(), self._woken, self._wake])
-        for file in files:
-            os.close(file)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                # Another client must see the end of its connection although this process lives.
+                others = [c.fileno() for c in (client, *self._clients.values(), self._listener)]
+                self._selector.close()
+                run(request, files, [*others, self._woken, self._wake])
+        finally:
+            for file in files:
+                os.close(file)
         self._clients[pid] = client
         self._selector.register(client, selectors.EVENT_READ)
         with suppress(OSError):  # the client has gone
             client.sendall(FORKED)
 
     def _client_gone(self, client: socket.socket) -> None:
-        self._selector.unregister(client)
+        with suppress(KeyError, ValueError):  # SIGTERM came after the client had gone
+            self._selector.unregister(client)
         for pid, known in self._clients.items():
             if known is client:
                 self._signal(pid, signal.SIGTERM)
@@ -165,9 +182,10 @@ def run(request: dict[str, Any], files: list[int], unused: list[int]) -> None:
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number, file in enumerate(files):
-            os.dup2(file, number)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        for standard, file in enumerate(files):
+            os.dup2(file, standard)
         for file in (*files, *unused):
             os.close(file)
         os.chdir(request["directory"])
@@ -176,7 +194,8 @@ def run(request: dict[str, Any], files: list[int], unused: list[int]) -> None:
         given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         sys.path[1:1] = [entry for entry in given if entry not in sys.path]
         module, *arguments = request["arguments"]
-        set_command_line([sys.executable, "-m", module, *arguments])
+        with suppress(OSError, IndexError, ValueError):  # it is only for lists of processes
+            set_command_line([sys.executable, "-m", module, *arguments])
         sys.argv = [module, *arguments]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
@@ -205,8 +224,12 @@ def set_command_line(words: list[str]) -> None:
 def main() -> None:
     """Serve on the listening socket whose number is the argument. Clients that come while packages are loaded wait."""
     listener = socket.socket(fileno=int(sys.argv[1]))
-    preload()
-    WorkerServer(listener).serve()
+    directory = os.path.dirname(listener.getsockname())
+    try:
+        preload()
+        WorkerServer(listener).serve()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":
