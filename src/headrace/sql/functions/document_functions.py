@@ -22,6 +22,7 @@ from headrace.model.schema import (
     Array,
     DataType,
     Decimal,
+    Field,
     Map,
     Struct,
     duck_name,
@@ -44,24 +45,31 @@ _MOST_DIGITS = 6  # after the point; Java writes smaller decimals with an expone
 # --- reading --------------------------------------------------------------------------------------
 
 
+def _read_as(kind: DataType) -> DataType:
+    """The type as which the kernel's JSON text is read. Times are texts, maps are lists of entries."""
+    if isinstance(kind, Struct):
+        return Struct(tuple(Field(field.name, _read_as(field.type)) for field in kind.fields))
+    if isinstance(kind, Array):
+        return Array(_read_as(kind.element))
+    if isinstance(kind, Map):
+        return Array(Struct((Field("key", STRING), Field("value", _read_as(kind.value)))))
+    return STRING if kind in _TIMES else kind
+
+
 def _structure(kind: DataType) -> Any:
-    """The structure of the kernel's JSON text for DuckDB. Times are texts, maps are lists of entries."""
+    """A type as DuckDB's JSON functions write it."""
     if isinstance(kind, Struct):
         return {field.name: _structure(field.type) for field in kind.fields}
-    if isinstance(kind, Array):
-        return [_structure(kind.element)]
-    if isinstance(kind, Map):
-        return [{"key": "VARCHAR", "value": _structure(kind.value)}]
-    return "VARCHAR" if kind in _TIMES else kind.duckdb
+    return [_structure(kind.element)] if isinstance(kind, Array) else kind.duckdb
 
 
 def _differs(kind: DataType) -> bool:
-    """True if DuckDB's value of `_structure` is not yet a value of `kind`."""
-    return any(part in _TIMES or isinstance(part, Map) for part in parts(kind))
+    """True if what is read (`_read_as`) is not yet a value of `kind`."""
+    return _read_as(kind) != kind
 
 
 def _finished(text: str, kind: DataType) -> str:
-    """The value of `kind` of a value of its structure."""
+    """The value of `kind` of a value that was read."""
     if not _differs(kind):
         return text
     if isinstance(kind, Struct):
@@ -94,9 +102,10 @@ def _time(text: str, kind: DataType) -> str:
 
 
 def _from_json(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    structure = quoted(json.dumps(_structure(result)))
+    kind = _read_as(result)
+    record = f"hr_from_json({args[0]}, {quoted(result.ddl)})"
     # With a type: DuckDB's own result has none where the text is a constant that is NULL.
-    read = f"CAST(json_transform_strict(hr_from_json({args[0]}, {quoted(result.ddl)}), {structure}) AS {result.duckdb})"
+    read = f"CAST(json_transform_strict({record}, {quoted(json.dumps(_structure(kind)))}) AS {kind.duckdb})"
     return let(read, lambda found: _finished(found, result)) if _differs(result) else read
 
 
