@@ -281,6 +281,46 @@ def test_a_promised_epoch_can_be_committed_without_its_tasks(tmp_path: Path) -> 
     assert not list(writer.log.directory.glob("promise*"))
 
 
+@pytest.mark.parametrize("step", ["commit", "discard", "rewind", "forget"])
+def test_a_promise_of_an_earlier_version_is_kept(tmp_path: Path, step: str) -> None:
+    """Earlier versions had one file for the promises of all instances."""
+    (tmp_path / "streams" / "t").mkdir(parents=True)
+    old, new = (Writer(tmp_path / "streams" / "s", i, stream="t", shift="0") for i in (7, 8))
+    old.log = FeedLog(stream_feed(tmp_path / "streams" / "t"))
+    earlier = old.log.directory / "promise.json"
+    mine, other = old.key(0, watermark=4, digest="a"), new.key(0, watermark=4)
+    old.driver().promise(mine, old.stage(mine, [[1, 2]]))
+    old.log.promise(7).rename(earlier)
+    with pytest.raises(EpochMismatch):
+        old.driver().verify(old.key(0, digest="b"))
+    driver = new.driver()
+    actions = {
+        "commit": lambda: driver.commit(other, []),
+        "discard": lambda: driver.discard(other),
+        "rewind": lambda: driver.rewind(other),
+        "forget": lambda: driver.forget(other),
+    }
+    actions[step]()
+    assert earlier.exists(), "it is the promise of another instance"
+    assert old.driver().commit(mine, []) == 2
+    assert old.rows() == [1, 2]
+    assert not earlier.exists()
+
+
+@pytest.mark.parametrize("step", ["discard", "rewind", "forget"])
+def test_a_promise_of_an_earlier_version_is_deleted_with_its_epoch(tmp_path: Path, step: str) -> None:
+    (tmp_path / "streams" / "t").mkdir(parents=True)
+    writer = Writer(tmp_path / "streams" / "s", stream="t", shift="0")
+    writer.log = FeedLog(stream_feed(tmp_path / "streams" / "t"))
+    key = writer.key(0)
+    writer.driver().promise(key, writer.stage(key, [[1, 2]]))
+    writer.log.promise(7).rename(writer.log.directory / "promise.json")
+    driver = writer.driver()
+    {"discard": driver.discard, "rewind": driver.rewind, "forget": driver.forget}[step](key)
+    assert not list(writer.log.directory.glob("promise*"))
+    assert writer.driver().commit(key, []) == 0
+
+
 @pytest.mark.parametrize("strategy", ["spill", "drop"])
 @pytest.mark.parametrize("step", ["promise", "commit", "discard"])
 def test_a_promise_is_kept_although_another_pipeline_writes_to_the_feed(

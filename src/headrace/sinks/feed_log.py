@@ -169,6 +169,11 @@ class FeedLog:
         """The promise of an instance. Two instances write to a feed in the epoch in which one replaces the other."""
         return self.directory / f"promise-{instance}.json"
 
+    @property
+    def earlier_promise(self) -> Path:
+        """The promise of a version that had one file for all instances."""
+        return self.directory / "promise.json"
+
     # --- reading ----------------------------------------------------------------------------------
 
     def positions(self) -> list[int]:
