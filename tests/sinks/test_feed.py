@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import tempfile
 from collections.abc import Sequence
@@ -279,6 +280,24 @@ def test_a_promised_epoch_can_be_committed_without_its_tasks(tmp_path: Path) -> 
     assert writer.driver().commit(discarded, []) == 0
     assert writer.rows() == [1, 2]
     assert not list(writer.log.directory.glob("promise*"))
+
+
+def test_an_epoch_is_committed_although_the_count_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(tmp_path)
+    writer.run(0, [1])
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.model.stored.write_quickly", full)
+        assert writer.run(1, [2]) == 1
+        writer.driver().rewind(writer.key(0))  # its count is durable
+    assert writer.rows() == [1]
+    assert writer.run(1, [3]) == 1
+    assert writer.rows() == [1, 3]
 
 
 @pytest.mark.parametrize("step", ["commit", "discard", "rewind", "forget"])

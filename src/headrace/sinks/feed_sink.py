@@ -189,7 +189,8 @@ class FeedSink:
                     store(log.path(made.position), made)
                     done = made
                     fault_point("after-feed-manifest")
-                    log.count(made.position + 1)
+                    with contextlib.suppress(DiskFull, StateUnavailable):  # the epoch is written
+                        log.count(made.position + 1)
             _delete_promise(key, log)
             self._clean_up(key, log, () if done is None else done.segments)
             return 0 if done is None else done.rows
@@ -227,7 +228,7 @@ class FeedSink:
         """Newest first: after a crash the positions still have no gap."""
         with self._at(key) as log:
             _delete_promise(key, log)
-            log.count(0)  # until the next epoch is written
+            log.count(0, durable=True)  # until the next epoch is written
             for later in reversed([e for e in self._of(key, log) if e.epoch > key.epoch]):
                 log.path(later.position).unlink(missing_ok=True)
                 for segment in later.segments:
