@@ -358,7 +358,8 @@ def _writing(name: str, directory: Path) -> Iterator[None]:
         raise SinkUnavailable(
             f"{name} cannot be written to {directory}: {said}",
             advice="Free disk space there, or check its permissions and its mount. The stream then continues by "
-            "itself, and nothing is lost.",
+            "itself, and nothing is lost. STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines continue "
+            "without it.",
             sink=name,
             path=str(directory),
         ) from problem
