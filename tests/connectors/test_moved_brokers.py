@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import BrokerDenied
+from headrace.errors import BrokerDenied, StateDamaged
 from tests.connectors import mosquitto, nats_server
 from tests.connectors.mosquitto import Mosquitto
 from tests.connectors.nats_server import NatsServer
@@ -58,6 +58,35 @@ def test_mqtt_continues_with_the_session_and_the_journal_of_before(mini: Mini, t
         wait(mini, lambda: found(mini).total() >= 150)
         assert found(mini) == Counter(range(150))
         assert mosquitto.PASSWORD not in str(mini.hub.sql("SHOW CREATE STREAM s; DESCRIBE STREAM s"))
+    finally:
+        broker.stop()
+
+
+def test_mqtt_continues_with_a_named_session_when_the_name_of_the_old_one_is_lost(mini: Mini, tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    broker = Mosquitto(tmp_path / "broker")
+    given = {"source": "mqtt", "topics": "open/a", "qos": "2", "url": broker.url}
+
+    def connected() -> bool:
+        return bool(mini.hub.streams["s"].ingress().get("classes", {}).get("mqtt", {}).get("open"))
+
+    try:
+        declare(mini, **given)
+        mini.hub.sql("CREATE PIPELINE p INTO out AS SELECT a FROM s")
+        wait(mini, connected)
+        broker.send("open/a", numbers(0, 50))
+        wait(mini, lambda: found(mini).total() == 50)
+        mini.hub.sql("STOP PIPELINE p")
+        wait(mini, lambda: not connected())
+        next(mini.directory.glob("streams/*/source/client_id")).unlink()
+        with pytest.raises(StateDamaged, match="client_id"):
+            mini.hub.sql("START PIPELINE p")
+        declare(mini, client_id="chosen", **given)
+        mini.hub.sql("START PIPELINE p")
+        wait(mini, connected)
+        broker.send("open/a", numbers(50, 100))
+        wait(mini, lambda: found(mini).total() >= 100)
+        assert found(mini) == Counter(range(100))
     finally:
         broker.stop()
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from headrace.base.background import BackgroundQueue
 from headrace.control.acks import Ack
+from headrace.errors import StreamFailed
 from headrace.hub.hub import Hub
 from headrace.model.definitions import SinkDef
 from headrace.model.program import Meaning
@@ -62,6 +63,9 @@ class _Waits(QueryWaits):
             if applied is not None and applied.version >= version:
                 return
             self._of.raise_failure()
+            query = self._chain.queries.get(self._of.stream.name.lower())
+            if query is not None and query.over:
+                raise StreamFailed("the query fails again and again")  # as after PATIENT_ATTEMPTS
             assert self._chain.step(self._of.stream.name), "an idle stream plans a new version at once"
         raise AssertionError("the plan was never planned")
 

@@ -94,3 +94,20 @@ def test_a_feed_that_cannot_be_written_is_waited_for_and_no_row_is_lost_or_doubl
     assert chain.rows("down") == [(i,) for i in range(30)]
     if "p" in into.split(", "):
         assert chain.rows("up") == [(i,) for i in range(30)]
+
+
+@pytest.mark.parametrize("way", ["STOP PIPELINE up NOW", "DROP PIPELINE up"])
+@pytest.mark.parametrize("refused", ["input/segments", "input/epochs"])
+def test_the_other_pipelines_continue_without_one_whose_feed_cannot_be_written(
+    chain: Chain, disk: Disk, refused: str, way: str
+) -> None:
+    chain.sql("CREATE PIPELINE up INTO STREAM t AS SELECT a FROM s; CREATE PIPELINE other INTO p AS SELECT a FROM s")
+    feed(chain, 0, 10)
+    disk.refused = refused
+    feed(chain, 10, 20)
+    assert chain.hub.pipelines["other"].status().state == "retrying"
+    assert all(advised in chain.hub.pipelines["up"].status().error for advised in ("STOP PIPELINE ... NOW", "DROP"))
+    chain.sql(way)
+    again(chain)
+    feed(chain, 20, 30)
+    assert chain.rows("other") == [(i,) for i in range(30)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import tempfile
 from collections.abc import Sequence
@@ -279,6 +280,64 @@ def test_a_promised_epoch_can_be_committed_without_its_tasks(tmp_path: Path) -> 
     assert writer.driver().commit(discarded, []) == 0
     assert writer.rows() == [1, 2]
     assert not list(writer.log.directory.glob("promise*"))
+
+
+def test_an_epoch_is_committed_although_the_count_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(tmp_path)
+    writer.run(0, [1])
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.model.stored.write_quickly", full)
+        assert writer.run(1, [2]) == 1
+        writer.driver().rewind(writer.key(0))  # its count is durable
+    assert writer.rows() == [1]
+    assert writer.run(1, [3]) == 1
+    assert writer.rows() == [1, 3]
+
+
+@pytest.mark.parametrize("step", ["commit", "discard", "rewind", "forget"])
+def test_a_promise_of_an_earlier_version_is_kept(tmp_path: Path, step: str) -> None:
+    """Earlier versions had one file for the promises of all instances."""
+    (tmp_path / "streams" / "t").mkdir(parents=True)
+    old, new = (Writer(tmp_path / "streams" / "s", i, stream="t", shift="0") for i in (7, 8))
+    old.log = FeedLog(stream_feed(tmp_path / "streams" / "t"))
+    earlier = old.log.directory / "promise.json"
+    mine, other = old.key(0, watermark=4, digest="a"), new.key(0, watermark=4)
+    old.driver().promise(mine, old.stage(mine, [[1, 2]]))
+    old.log.promise(7).rename(earlier)
+    with pytest.raises(EpochMismatch):
+        old.driver().verify(old.key(0, digest="b"))
+    driver = new.driver()
+    actions = {
+        "commit": lambda: driver.commit(other, []),
+        "discard": lambda: driver.discard(other),
+        "rewind": lambda: driver.rewind(other),
+        "forget": lambda: driver.forget(other),
+    }
+    actions[step]()
+    assert earlier.exists(), "it is the promise of another instance"
+    assert old.driver().commit(mine, []) == 2
+    assert old.rows() == [1, 2]
+    assert not earlier.exists()
+
+
+@pytest.mark.parametrize("step", ["discard", "rewind", "forget"])
+def test_a_promise_of_an_earlier_version_is_deleted_with_its_epoch(tmp_path: Path, step: str) -> None:
+    (tmp_path / "streams" / "t").mkdir(parents=True)
+    writer = Writer(tmp_path / "streams" / "s", stream="t", shift="0")
+    writer.log = FeedLog(stream_feed(tmp_path / "streams" / "t"))
+    key = writer.key(0)
+    writer.driver().promise(key, writer.stage(key, [[1, 2]]))
+    writer.log.promise(7).rename(writer.log.directory / "promise.json")
+    driver = writer.driver()
+    {"discard": driver.discard, "rewind": driver.rewind, "forget": driver.forget}[step](key)
+    assert not list(writer.log.directory.glob("promise*"))
+    assert writer.driver().commit(key, []) == 0
 
 
 @pytest.mark.parametrize("strategy", ["spill", "drop"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,17 +162,28 @@ def test_an_epoch_waits_for_a_topic_that_is_not_listed_for_a_moment(
     start = planned.initial()
     end = planned.latest(start, None)
     there, cluster.state = cluster.state, {}
+    time = Clock()
     waits: list[float] = []
 
     def wait(seconds: float) -> None:
+        time.now += seconds
         waits.append(seconds)
         cluster.state = there if len(waits) == 3 else {}
 
-    monkeypatch.setattr("headrace.sources.kafka.time.sleep", wait)
+    monkeypatch.setattr("headrace.sources.kafka.time", SimpleNamespace(sleep=wait, monotonic=time))
     assert read(planned, start, end) == ([("t", 0, 0, 5)], 0)
     cluster.state, there = {}, {}
     assert read(planned, start, end) == ([], 5)  # it does not come back
     assert sum(waits[3:]) == kafka.INVISIBLE
+
+    def slowly(topics: dict[str, TopicPlace]) -> Place:
+        time.now += 9.0
+        return Place({})
+
+    monkeypatch.setattr(cluster, "begins", slowly)
+    begun = time.now
+    assert read(planned, start, end) == ([], 5)
+    assert time.now - begun < kafka.INVISIBLE + 10, "the time that the cluster takes for its answers counts"
 
 
 def test_an_epoch_never_reads_another_topic_of_the_same_name(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from headrace.errors import StateDamaged
+from headrace.base import durable
+from headrace.errors import DiskFull, StateDamaged
 from headrace.sources.bufferlog import BufferLog, Forgotten
 from headrace.sources.extent import Extent
 from headrace.sources.filelog import FileLog
@@ -61,6 +63,51 @@ def test_the_count_of_a_log_is_only_a_check(tmp_path: Path) -> None:
     for damaged in _every_damage((tmp_path / "files.count").read_bytes()):
         _damage(tmp_path / "files.count", damaged)
         assert FileLog(tmp_path / "files.log").extents == extents
+
+
+def _no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full whenever a count is written."""
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    for name in ("write_quickly", "write_atomic"):
+        monkeypatch.setattr(f"headrace.model.stored.{name}", full)
+
+
+def test_extents_are_logged_although_their_count_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extents = [Extent(f"/in/{name}", 1, 0, 11, "0", True) for name in "ab"]
+    log = FileLog(tmp_path / "files.log")
+    log.append(extents[:1])
+    with monkeypatch.context() as patch:
+        _no_count(patch)
+        log.append(extents[1:])
+    assert log.extents == FileLog(tmp_path / "files.log").extents == extents
+
+
+def test_buffers_are_logged_although_their_count_cannot_be_written_and_are_forgotten_only_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = ({"origin": name, "path": f"/in/{name}.0.buf", "size": 3} for name in "xy")
+    log = BufferLog(tmp_path / "buffers.log")
+    log.append([x])
+    with monkeypatch.context() as patch:
+        _no_count(patch)
+        log.append([y])
+        assert BufferLog(tmp_path / "buffers.log").read()[1] == [x, y]
+        with pytest.raises(DiskFull):
+            log.forget(Forgotten(1, 3, 0), {"x"})
+        assert BufferLog(tmp_path / "buffers.log").read()[1] == [x, y]
+    synced: list[Path] = []
+    atomically = durable.write_atomic
+    monkeypatch.setattr(
+        "headrace.model.stored.write_atomic", lambda path, data: (synced.append(path), atomically(path, data))
+    )
+    log.forget(Forgotten(1, 3, 0), {"x"})
+    assert synced == [tmp_path / "buffers.count"], "after a power loss, the old count would be a damage"
+    assert BufferLog(tmp_path / "buffers.log").read()[1] == [y]
 
 
 def test_a_log_whose_last_line_was_not_written_completely_goes_on(tmp_path: Path) -> None:

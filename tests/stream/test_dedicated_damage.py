@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -86,4 +87,41 @@ def test_a_query_whose_files_are_there_goes_on(turn: Path, tmp_path: Path) -> No
     runtime = _runtime(tmp_path, host)
     runtime.start()
     assert [request.directory for request in host.launched] == [turn]
+    runtime.close()
+
+
+def _next_turn(turn: Path, number: int) -> Path:
+    """A complete turn after `turn`, as it is when the deletion of `turn` begins."""
+    new = turn.parent / str(number)
+    private_directory(new)
+    write_progress(new, Progress())
+    for name in ("checkpoint.id", "begin.json"):
+        shutil.copy(turn / name, new / name)
+    return new
+
+
+@pytest.mark.parametrize("gone", ["begin.json", "progress.json", "checkpoint.id", "checkpoint/offsets/0"])
+def test_a_turn_whose_deletion_was_interrupted_is_no_damage(turn: Path, tmp_path: Path, gone: str) -> None:
+    new = _next_turn(turn, 1)
+    (turn / gone).unlink()
+    host = Host()
+    runtime = _runtime(tmp_path, host)
+    runtime.start()
+    assert [request.directory for request in host.launched] == [new], host.failures
+    assert not turn.exists()
+    runtime.close()
+
+
+def test_a_lost_begin_of_the_newest_turn_is_named_although_an_earlier_turn_is_left(turn: Path, tmp_path: Path) -> None:
+    """Turns are numbers: 10 comes after 9."""
+    nine = turn.rename(turn.with_name("9"))
+    ten = _next_turn(nine, 10)
+    shutil.copytree(nine / "checkpoint", ten / "checkpoint")
+    (ten / "begin.json").unlink()
+    host = Host()
+    runtime = _runtime(tmp_path, host)
+    runtime.start()
+    assert not host.launched
+    assert any("10/begin.json" in failure for failure in host.failures)
+    assert (nine / "begin.json").exists()
     runtime.close()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.errors import (
-    ExternalError,
-    UnknownTopic,
-)
+from headrace.errors import BrokerDenied, ExternalError, StoreDenied, UnknownTopic
 from headrace.hub.chains import (
     derived_stream,
     feed_of,
@@ -57,7 +54,7 @@ def create_stream(draft: DraftState, statement: CreateStream) -> Result:
         draft.catalog = draft.catalog.with_stream(new)
         return Result(f"created stream {new.name}")
     new = supply(old, new, draft.vault)
-    same = replace(old, sql="") == replace(new, sql="")
+    same = _is_same(old, new)
     if statement.if_not_exists or same:
         return kept("stream", old.name, same)
     continues = keeps_progress(old, new)
@@ -68,13 +65,23 @@ def create_stream(draft: DraftState, statement: CreateStream) -> Result:
 
 def _check_source(draft: DraftState, stream: StreamDef) -> None:
     """Raise what CREATE STREAM should reject. A broker that cannot be reached now is no reason to reject a stream
-    that is declared already: its query tries again by itself."""
+    that is declared already: its query tries again by itself. Nor is a permission that is missing now, if the
+    declaration is the same: a changed one may be the reason."""
     try:
         SOURCES[stream.source].check(stream)
     except (ExternalError, UnknownTopic) as problem:  # a deleted topic is up to `on_data_loss`
         known = draft.catalog.stream(stream.name) is not None
         if not known or not problem.retry_helps:
             raise
+    except (BrokerDenied, StoreDenied):
+        old = draft.catalog.stream(stream.name)
+        if old is None or not _is_same(old, supply(old, seal_stream(stream, draft.vault), draft.vault)):
+            raise
+
+
+def _is_same(old: StreamDef, new: StreamDef) -> bool:
+    """True if two declarations differ at most in their text."""
+    return replace(old, sql="") == replace(new, sql="")
 
 
 def _with_dead_letters(draft: DraftState, stream: StreamDef, statement: CreateStream) -> StreamDef:

@@ -169,6 +169,11 @@ class FeedLog:
         """The promise of an instance. Two instances write to a feed in the epoch in which one replaces the other."""
         return self.directory / f"promise-{instance}.json"
 
+    @property
+    def earlier_promise(self) -> Path:
+        """The promise of a version that had one file for all instances."""
+        return self.directory / "promise.json"
+
     # --- reading ----------------------------------------------------------------------------------
 
     def positions(self) -> list[int]:
@@ -197,9 +202,10 @@ class FeedLog:
             return int(stored_text(self.directory / _COUNT, lambda text: False) or 0)
         return 0
 
-    def count(self, epochs: int) -> None:
-        """Note how many epochs there are. Nothing but a check depends on it, so it need not be durable."""
-        store_text(self.directory / _COUNT, str(epochs), durable=False)
+    def count(self, epochs: int, durable: bool = False) -> None:
+        """Note how many epochs there are. Nothing but a check depends on it, so a larger number need not be durable. If
+        a smaller one were lost, the check would fail."""
+        store_text(self.directory / _COUNT, str(epochs), durable)
 
     def epoch(self, position: int) -> FeedEpoch:
         """The epoch at a position. Raises StateDamaged if it is not there or cannot be read."""

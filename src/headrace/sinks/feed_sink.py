@@ -33,7 +33,7 @@ import pyarrow as pa
 from headrace.base.durable import fsync, private_directory
 from headrace.base.faults import fault_point
 from headrace.base.options import choice, integer, option, size, text
-from headrace.errors import DiskFull, EpochMismatch, SinkUnavailable, StateUnavailable
+from headrace.errors import DiskFull, EpochMismatch, SinkUnavailable, StateDamaged, StateUnavailable
 from headrace.model.definitions import FEED as NAME
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.schema import Schema
@@ -189,8 +189,9 @@ class FeedSink:
                     store(log.path(made.position), made)
                     done = made
                     fault_point("after-feed-manifest")
-                    log.count(made.position + 1)
-            log.promise(key.instance).unlink(missing_ok=True)
+                    with contextlib.suppress(DiskFull, StateUnavailable):  # the epoch is written
+                        log.count(made.position + 1)
+            _delete_promise(key, log)
             self._clean_up(key, log, () if done is None else done.segments)
             return 0 if done is None else done.rows
 
@@ -214,7 +215,7 @@ class FeedSink:
     def discard(self, key: SinkKey) -> None:
         with self._at(key) as log:
             if self._found(key, log) is None:
-                log.promise(key.instance).unlink(missing_ok=True)
+                _delete_promise(key, log)
                 self._clean_up(key, log, ())
 
     def ahead(self, key: SinkKey) -> int:
@@ -226,8 +227,8 @@ class FeedSink:
     def rewind(self, key: SinkKey) -> None:
         """Newest first: after a crash the positions still have no gap."""
         with self._at(key) as log:
-            log.promise(key.instance).unlink(missing_ok=True)
-            log.count(0)  # until the next epoch is written
+            _delete_promise(key, log)
+            log.count(0, durable=True)  # until the next epoch is written
             for later in reversed([e for e in self._of(key, log) if e.epoch > key.epoch]):
                 log.path(later.position).unlink(missing_ok=True)
                 for segment in later.segments:
@@ -239,7 +240,7 @@ class FeedSink:
         """The instance is dropped, and its feed with it. The feed of a stream stays as long as the stream."""
         with self._at(key) as log:
             if self._settings.stream is not None:
-                log.promise(key.instance).unlink(missing_ok=True)
+                _delete_promise(key, log)
                 return
             shutil.rmtree(log.directory, ignore_errors=True)
             with contextlib.suppress(OSError):  # other feeds may be there
@@ -266,8 +267,11 @@ class FeedSink:
         return None
 
     def _promised(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
-        found = stored(FeedEpoch, log.promise(key.instance))
-        return found if found is not None and _is_of(found, key) else None
+        for path in (log.promise(key.instance), log.earlier_promise):
+            found = stored(FeedEpoch, path)
+            if found is not None and _is_of(found, key):
+                return found
+        return None
 
     def _of(self, key: SinkKey, log: FeedLog) -> list[FeedEpoch]:
         kept = (log.epoch(p) for p in log.positions())
@@ -322,6 +326,15 @@ def _is_of(found: FeedEpoch, key: SinkKey) -> bool:
     return (found.checkpoint, found.instance, found.epoch) == (key.checkpoint, key.instance, key.epoch)
 
 
+def _delete_promise(key: SinkKey, log: FeedLog) -> None:
+    """Delete the promise of an instance. The file of an earlier version may hold the promise of another one."""
+    log.promise(key.instance).unlink(missing_ok=True)
+    with contextlib.suppress(StateDamaged):  # the instance may not be known; a commit says that it is damaged
+        found = stored(FeedEpoch, log.earlier_promise)
+        if found is not None and found.instance == key.instance:
+            log.earlier_promise.unlink(missing_ok=True)
+
+
 def _says_nothing(made: FeedEpoch, log: FeedLog) -> bool:
     """True for an epoch that no consumer would notice: no rows, no news about time."""
     newest = log.newest()
@@ -345,7 +358,8 @@ def _writing(name: str, directory: Path) -> Iterator[None]:
         raise SinkUnavailable(
             f"{name} cannot be written to {directory}: {said}",
             advice="Free disk space there, or check its permissions and its mount. The stream then continues by "
-            "itself, and nothing is lost.",
+            "itself, and nothing is lost. STOP PIPELINE ... NOW or DROP PIPELINE lets the other pipelines continue "
+            "without it.",
             sink=name,
             path=str(directory),
         ) from problem

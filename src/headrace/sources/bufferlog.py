@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.base.durable import private_opener, write_atomic
 from headrace.base.log_lines import from_line, to_line
-from headrace.errors import HeadraceError, StateDamaged
+from headrace.errors import DiskFull, HeadraceError, StateDamaged, StateUnavailable
 from headrace.model.stored import store_text, stored_text
 
 
@@ -39,7 +39,8 @@ class BufferLog:
             log.flush()
             os.fsync(log.fileno())
         self.lines += len(fresh)
-        self._count(self.lines)
+        with contextlib.suppress(DiskFull, StateUnavailable):  # the buffers are logged; a smaller number is no error
+            self._count(self.lines, durable=False)
 
     def read(self) -> tuple[Forgotten, list[dict[str, Any]]]:
         """Read a log that an earlier process wrote. A last line that a crash cut is removed."""
@@ -70,13 +71,14 @@ class BufferLog:
             return int(stored_text(self.path.with_suffix(".count"), lambda text: False) or 0)
         return 0
 
-    def _count(self, buffers: int) -> None:
-        """Note how many buffers there are. Nothing but a check depends on it, so it need not be durable."""
-        store_text(self.path.with_suffix(".count"), str(buffers), durable=False)
+    def _count(self, buffers: int, durable: bool) -> None:
+        """Note how many buffers there are. Nothing but a check depends on it, so a larger number need not be durable.
+        If a smaller one were lost, the check would fail."""
+        store_text(self.path.with_suffix(".count"), str(buffers), durable)
 
     def forget(self, head: Forgotten, origins: set[str]) -> None:
         """Remove all buffers of some origins, atomically."""
         kept = [one for one in self.read()[1] if one["origin"] not in origins]
-        self._count(len(kept))  # first: a smaller number is never an error
+        self._count(len(kept), durable=True)  # first: a smaller number is never an error
         write_atomic(self.path, b"".join(map(to_line, [asdict(head), *kept])))
         self.lines = len(kept)

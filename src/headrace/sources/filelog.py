@@ -26,7 +26,7 @@ from typing import Any
 
 from headrace.base.durable import fsync, private_opener, write_atomic
 from headrace.base.log_lines import from_line, to_line
-from headrace.errors import HeadraceError, StateDamaged
+from headrace.errors import DiskFull, HeadraceError, StateDamaged, StateUnavailable
 from headrace.model.stored import store_text, stored_text
 from headrace.sources.badfiles import BadFile
 from headrace.sources.extent import Extent
@@ -181,8 +181,10 @@ class FileLog:
         self._lines += len(lines)
 
     def _count(self) -> None:
-        """Note how many extents there are. Nothing but a check depends on it, so it need not be durable."""
-        store_text(self._count_file, str(self.first + len(self.extents)), durable=False)
+        """Note how many extents there are. Nothing but a check depends on it, so it need not be durable, and if it
+        cannot be written, the extents are logged all the same. The number only grows."""
+        with contextlib.suppress(DiskFull, StateUnavailable):
+            store_text(self._count_file, str(self.first + len(self.extents)), durable=False)
 
     @property
     def grown(self) -> bool:

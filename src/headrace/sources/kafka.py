@@ -265,13 +265,12 @@ class KafkaTopics:
         self._ask()
         listed = self._news.topics
         same = {name: at for name, at in topics.items() if name not in listed or listed[name].id == at.id}
-        waited = 0.0
+        deadline = time.monotonic() + INVISIBLE  # a question may itself take seconds
         while True:
             found = self._cluster.begins(same)
-            if waited >= INVISIBLE or same.keys() <= found.topics.keys():
+            if time.monotonic() >= deadline or same.keys() <= found.topics.keys():
                 return found
             time.sleep(AGAIN)
-            waited += AGAIN
 
     def _lost(self, what: str, **params: Any) -> None:
         if self._settings.on_data_loss == "fail":

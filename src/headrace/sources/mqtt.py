@@ -30,7 +30,17 @@ MQTT = SourceKind(
     build=MessageJournal,
     check_settings=_check,
     pushed=True,
-    changeable=("url", "user", "password", "ca_file", "cert_file", "key_file", "keep_alive", "session_expiry"),
+    changeable=(
+        "url",
+        "user",
+        "password",
+        "ca_file",
+        "cert_file",
+        "key_file",
+        "client_id",
+        "keep_alive",
+        "session_expiry",
+    ),
     metadata=MQTT_FACTS,
     guarantee="by qos into the journal (0 at most once, 1 at least once, 2 exactly once), then into one epoch",
 )

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,21 +39,31 @@ def dedicated_home(stream_directory: Path, pipeline: PipelineDef) -> Path:
 
 
 def lost_begin(home: Path) -> Path | None:
-    """The missing `begin.json` of a turn that has run. None if there is no such turn."""
+    """The missing `begin.json` of a turn that has run. None if there is no such turn. A turn before the newest is only
+    a leftover: a crash may have interrupted its deletion."""
+    newest = newest_turn(home)
     ran = {p.parent.parent.parent for p in home.glob(f"*/{CHECKPOINT}/{OFFSETS}/*")}
-    return next((turn / BEGIN for turn in sorted(ran) if not (turn / BEGIN).exists()), None)
+    return next((turn / BEGIN for turn in sorted(ran) if turn.name.isdigit() and int(turn.name) > newest), None)
 
 
 def require_whole_turns(home: Path) -> None:
-    """Raise StateDamaged if a turn lost a file. Without it the query would begin again without its state, or its sinks
-    would not get an epoch that they owe."""
+    """Raise StateDamaged if the newest turn lost a file. Without it the query would begin again without its state, or
+    its sinks would not get an epoch that they owe."""
     if (path := lost_begin(home)) is not None:
         raise damaged(path, "is missing, but the query has run")
-    for turn in home.glob(f"*/{BEGIN}"):
-        newest = newest_commit(turn.parent / CHECKPOINT)
-        if newest > read_progress(turn.parent).epoch:
-            how = f"is missing or older than the checkpoint: Spark has committed batch {newest}"
-            raise damaged(turn.parent / "progress.json", how)
+    turn = home / str(max(0, newest_turn(home)))
+    newest = newest_commit(turn / CHECKPOINT)
+    if newest > read_progress(turn).epoch:
+        how = f"is missing or older than the checkpoint: Spark has committed batch {newest}"
+        raise damaged(turn / "progress.json", how)
+
+
+def delete_earlier_turns(home: Path) -> None:
+    """Delete what is left of the turns before the newest."""
+    newest = newest_turn(home)
+    for turn in home.iterdir() if home.is_dir() else ():
+        if turn.name.isdigit() and int(turn.name) < newest:
+            shutil.rmtree(turn, ignore_errors=True)
 
 
 def newest_turn(home: Path) -> int:

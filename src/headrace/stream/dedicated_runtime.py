@@ -26,7 +26,15 @@ from headrace.model.definitions import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.state.checkpoint import CHECKPOINT, checkpoint_id
-from headrace.state.dedicated_state import BEGIN, Begin, dedicated_home, lost_begin, newest_turn, require_whole_turns
+from headrace.state.dedicated_state import (
+    BEGIN,
+    Begin,
+    dedicated_home,
+    delete_earlier_turns,
+    lost_begin,
+    newest_turn,
+    require_whole_turns,
+)
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Progress, read_progress, write_progress
 from headrace.state.spark_log import feeds_closed, newest_commit
@@ -137,8 +145,7 @@ class DedicatedRuntime:
             write_progress(directory, Progress(pipelines=before.pipelines, detached=before.detached))
         checkpoint_id(directory, self.pipeline.name)
         store(directory / BEGIN, begin)
-        if turn:
-            shutil.rmtree(self.home / str(turn - 1), ignore_errors=True)
+        delete_earlier_turns(self.home)
 
     def _positions(self) -> dict[str, int]:
         """Where each feed is read up to, as far as Spark has logged it as done."""
@@ -255,6 +262,7 @@ class DedicatedRuntime:
         from headrace.spark.dedicated_frame import FeedPlace
 
         require_whole_turns(self.home)
+        delete_earlier_turns(self.home)  # a crash may have left some
         self._next_turn()
         directory = self.directory
         begin = stored(Begin, directory / BEGIN) or Begin({})
