@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -313,7 +313,7 @@ def test_a_promise_of_an_earlier_version_is_kept(tmp_path: Path, step: str) -> N
     with pytest.raises(EpochMismatch):
         old.driver().verify(old.key(0, digest="b"))
     driver = new.driver()
-    actions = {
+    actions: dict[str, Callable[[], object]] = {
         "commit": lambda: driver.commit(other, []),
         "discard": lambda: driver.discard(other),
         "rewind": lambda: driver.rewind(other),

@@ -101,10 +101,12 @@ def test_buffers_are_logged_although_their_count_cannot_be_written_and_are_forgo
             log.forget(Forgotten(1, 3, 0), {"x"})
         assert BufferLog(tmp_path / "buffers.log").read()[1] == [x, y]
     synced: list[Path] = []
-    atomically = durable.write_atomic
-    monkeypatch.setattr(
-        "headrace.model.stored.write_atomic", lambda path, data: (synced.append(path), atomically(path, data))
-    )
+
+    def note(path: Path, data: bytes) -> None:
+        synced.append(path)
+        durable.write_atomic(path, data)
+
+    monkeypatch.setattr("headrace.model.stored.write_atomic", note)
     log.forget(Forgotten(1, 3, 0), {"x"})
     assert synced == [tmp_path / "buffers.count"], "after a power loss, the old count would be a damage"
     assert BufferLog(tmp_path / "buffers.log").read()[1] == [y]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.errors import BrokerDenied, ExternalError, StoreDenied, UnknownTopic
+from headrace.errors import BadOption, BrokerDenied, ExternalError, StoreDenied, UnknownTopic
 from headrace.hub.chains import (
     derived_stream,
     feed_of,
@@ -29,8 +29,8 @@ from headrace.hub.redeclaring import (
     stream_exists,
 )
 from headrace.hub.results import Result
-from headrace.model.definitions import DEAD_LETTER, StreamDef
-from headrace.sinks import SINKS, settle_sink
+from headrace.model.definitions import DEAD_LETTER, SinkDef, StreamDef
+from headrace.sinks import SINKS, settle_sink, with_absolute_paths
 from headrace.sources import SOURCES, keeps_progress
 from headrace.sql import (
     CreateDerivedStream,
@@ -139,7 +139,7 @@ def create_derived_stream(draft: DraftState, statement: CreateDerivedStream) -> 
 def create_sink(draft: DraftState, statement: CreateSink) -> Result:
     new = define_sink(statement)
     with draft.paths(), at(statement.spans.get("path", statement.span)):
-        new = settle_sink(new, known=draft.catalog.sink(new.name) is not None)
+        new = _settled_sink(draft, new)
     new = seal_sink(new, draft.vault)
     old = draft.catalog.sink(new.name)
     if old is not None:
@@ -152,6 +152,22 @@ def create_sink(draft: DraftState, statement: CreateSink) -> Result:
         refuse_sink_in_use(draft.catalog, old.name, statement.span)
     draft.catalog = draft.catalog.with_sink(new)
     return Result(f"created sink {new.name}")
+
+
+def _settled_sink(draft: DraftState, sink: SinkDef) -> SinkDef:
+    """`sink` as it is declared. Raises what CREATE SINK should reject. A sink that is declared already is not rejected
+    if its declaration is the same, and a permission is missing now or an earlier version allowed its options."""
+    old = draft.catalog.sink(sink.name)
+    try:
+        return settle_sink(sink, known=old is not None)
+    except (BadOption, BrokerDenied, StoreDenied):
+        if old is None:
+            raise
+        new = with_absolute_paths(sink)
+        sealed = supply_sink(old, seal_sink(new, draft.vault), draft.vault)
+        if replace(old, sql="") != replace(sealed, sql=""):
+            raise
+        return new
 
 
 def _with_absolute_path(stream: StreamDef) -> StreamDef:

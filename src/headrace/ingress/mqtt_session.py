@@ -321,8 +321,8 @@ def _kept_client_id(path: Path, used: bool) -> str:
     if known is None and used:
         raise StateDamaged(
             f"{path} is missing: it has the name of the stream's session at the broker",
-            advice="Restore it from a backup, or name the session: CREATE OR REPLACE STREAM with the option client_id. A "
-            "new session does not get the messages that the broker keeps for the old one.",
+            advice="Restore it from a backup, or name the session: CREATE OR REPLACE STREAM with the option client_id. "
+            "A new session does not get the messages that the broker keeps for the old one.",
             path=str(path),
         )
     if known is None:

@@ -44,8 +44,14 @@ def settle_sink(sink: SinkDef, known: bool = False) -> SinkDef:
     except ExternalError as problem:
         if not (known and problem.retry_helps):
             raise
-    settled = {name: absolute(value) if name.lower() in kind.paths else value for name, value in sink.options.items()}
+    return with_absolute_paths(sink)
+
+
+def with_absolute_paths(sink: SinkDef) -> SinkDef:
+    """`sink` as it is declared."""
+    paths = SINKS[sink.kind].paths
+    settled = {name: absolute(value) if name.lower() in paths else value for name, value in sink.options.items()}
     return replace(sink, options=settled)
 
 
-__all__ = ["SINKS", "DriverSink", "SinkKey", "SinkKind", "Staged", "TaskSink", "settle_sink"]
+__all__ = ["SINKS", "DriverSink", "SinkKey", "SinkKind", "Staged", "TaskSink", "settle_sink", "with_absolute_paths"]
