@@ -143,6 +143,13 @@ def stream_feed(stream_directory: Path) -> Path:
     return stream_directory / "input"
 
 
+def copy_order(name: str) -> int:
+    """Sorts the names in the directory of a feed for a copy that is made while a consumer advances. A consumer notes
+    its position before it deletes what is before that position. So the positions are copied last: whatever the copy
+    misses is before them."""
+    return {"segments": 0, "epochs": 1, "consumers": 3}.get(name, 2)
+
+
 class FeedLog:
     """Reads a feed and keeps the positions of its consumers. See the module. Cheap to make: touches no disk.
 
