@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from headrace.errors import ReaderTaken
+from headrace.sinks.feed_log import FeedLog
 from headrace.state import savepoints
 from headrace.state.restore import restore
-from tests.shared.test_readers import Readable, UserQuery, opened
+from tests.shared.test_readers import LIMIT, Readable, UserQuery, opened
 
 
 @pytest.fixture
@@ -46,7 +51,8 @@ def test_a_savepoint_has_all_rows_that_the_copied_reader_still_needs(
 
     def copy(source: str, target: Path) -> None:
         copy_file(source, target)
-        if "feeds" in Path(source).parts and query.plan():
+        place = Path(source).parts
+        if "feeds" in place and "consumers" not in place and query.plan():  # the positions are copied with the lock
             query.run()
             query.commits += 1
 
@@ -64,3 +70,104 @@ def test_a_savepoint_has_all_rows_that_the_copied_reader_still_needs(
     rows = [row[0] for row in other.rows]
     assert rows == list(range(12))[12 - len(rows) :]
     assert {*rows} >= {*range(12)} - {row[0] for row in query.rows}
+
+
+def test_a_query_that_takes_over_begins_after_what_was_released_meanwhile(chain: Readable) -> None:
+    first = UserQuery(chain, stream="raw", columns="v")
+    first.go()
+    give(chain, 0, 1, 2)
+    second = UserQuery(chain, stream="raw", columns="v").reader
+    start = second.initialOffset()
+    first.go()
+    caught_up = second.latestOffset(start, LIMIT)
+    assert [part.segments for part in second.partitions(start, caught_up)] == [()]
+    give(chain, 3)
+    end = second.latestOffset(caught_up, LIMIT)
+    rows = [row for part in second.partitions(caught_up, end) for batch in second.read(part) for row in batch["v"]]
+    assert [row.as_py() for row in rows] == [3]
+
+
+def test_of_two_queries_that_take_over_at_once_one_stays(chain: Readable, monkeypatch: pytest.MonkeyPatch) -> None:
+    UserQuery(chain, stream="raw", columns="v").go()
+    give(chain, 0)
+    queries = [UserQuery(chain, stream="raw", columns="v") for _ in range(2)]
+    both, register = threading.Barrier(2), FeedLog.register
+
+    def slow(log: FeedLog, consumer: str, position: int = 0) -> int:
+        found = register(log, consumer, position)
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+        return found
+
+    monkeypatch.setattr(FeedLog, "register", slow)
+    ended = [run(query.go) for query in queries]
+    errors = [error for error in map(finished, ended) if error is not None]
+    assert [type(error) for error in errors] in ([], [ReaderTaken])
+    assert len(consumers(chain)) == 1
+    assert [query.rows for query in queries if query.rows][-1] == [(0,)]
+
+
+def test_a_query_that_is_taken_over_while_it_advances_does_not_come_back(
+    chain: Readable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (UserQuery(chain, stream="raw", columns="v") for _ in range(2))
+    first.go()
+    give(chain, 0)
+    first.plan()
+    first.run()
+    first.commits += 1
+    taking: list[tuple[threading.Thread, list[Exception]]] = []
+    write = FeedLog._write
+
+    def slow(log: FeedLog, consumer: str, position: int) -> None:
+        if not taking:
+            taking.append(run(second.go))
+            taking[0][0].join(0.3)
+        write(log, consumer, position)
+
+    monkeypatch.setattr(FeedLog, "_write", slow)
+    first.go()
+    assert finished(taking[0]) is None
+    assert consumers(chain) == [second.reader.own]
+    with pytest.raises(ReaderTaken):
+        first.go()
+
+
+def test_a_batch_that_is_run_again_after_a_take_over_says_so(chain: Readable) -> None:
+    first = UserQuery(chain, stream="raw", columns="v")
+    first.go()
+    give(chain, 0)
+    first.plan()
+    second = UserQuery(chain, stream="raw", columns="v")
+    second.go()
+    assert second.rows == [(0,)]
+    first.start()
+    with pytest.raises(ReaderTaken):
+        first.go()
+
+
+def consumers(chain: Readable) -> list[str]:
+    (feed,) = (chain.directory / "streams" / "raw" / "feeds").iterdir()
+    return list(FeedLog(feed).consumers())
+
+
+def run(work: Callable[[], None]) -> tuple[threading.Thread, list[Exception]]:
+    """Start work in a thread."""
+    errors: list[Exception] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except Exception as problem:
+            errors.append(problem)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    return thread, errors
+
+
+def finished(started: tuple[threading.Thread, list[Exception]]) -> Exception | None:
+    """The problem of the work, if it had one."""
+    started[0].join(30)
+    assert not started[0].is_alive()
+    return started[1][0] if started[1] else None

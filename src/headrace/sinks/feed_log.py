@@ -8,6 +8,7 @@ which read it: streams that are made of the pipeline's output.
     <feed>/consumers/<name>.json              the position up to which a consumer needs nothing any more
     <feed>/count                              how many epochs there have been, to notice that the newest is gone
     <feed>/promise-<instance>.json            an epoch of an instance that is promised and not committed yet
+    <feed>/feed.lock                          held while it is decided who the consumer is (`headrace.sinks.feed_lock`)
 
 **What a reader can rely on**
 
@@ -26,7 +27,8 @@ which read it: streams that are made of the pipeline's output.
   of a damaged segment is returned.
 
 Who may call: one thread of one process writes (the commit of the stream's epochs). Any process may read. Only one
-thread at a time registers, advances and trims for each consumer name.
+thread at a time registers, advances and trims for each consumer name. Consumers that unregister each other, as Spark
+readers do, hold the lock of the feed meanwhile.
 
 The directory of a stream that is made of a feed has the file `fed_from`: the number of the first pipeline instance that
 feeds it. An epoch of a dropped pipeline may end after a stream of the same name was declared. Its instance has a lower
@@ -51,6 +53,7 @@ from headrace.errors import HeadraceError, InternalError, StateDamaged
 from headrace.model.stored import store, store_text, stored, stored_text
 
 FEEDS = "feeds"  # the directory of all feeds in the directory of their stream
+CONSUMERS = "consumers"
 _FED_FROM, _COUNT = "fed_from", "count"
 _EPOCH = re.compile(r"(\d{12})\.json")
 _NAME = re.compile(r"[\w.-]{1,100}")
@@ -147,7 +150,7 @@ def copy_order(name: str) -> int:
     """Sorts the names in the directory of a feed for a copy that is made while a consumer advances. A consumer notes
     its position before it deletes what is before that position. So the positions are copied last: whatever the copy
     misses is before them."""
-    return {"segments": 0, "epochs": 1, "consumers": 3}.get(name, 2)
+    return {"segments": 0, "epochs": 1, CONSUMERS: 3}.get(name, 2)
 
 
 class FeedLog:
@@ -295,7 +298,7 @@ class FeedLog:
         """The positions of all consumers, by name."""
         with state_errors(self.directory):
             try:
-                names = sorted(os.listdir(self.directory / "consumers"))
+                names = sorted(os.listdir(self.directory / CONSUMERS))
             except FileNotFoundError:
                 return {}
         found = {name.removesuffix(".json"): None for name in names if not name.startswith(".")}
@@ -329,7 +332,7 @@ class FeedLog:
     def _consumer(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:
             raise InternalError(f"{name!r} cannot name a consumer of a feed")
-        return self.directory / "consumers" / f"{name}.json"
+        return self.directory / CONSUMERS / f"{name}.json"
 
     def _write(self, consumer: str, position: int) -> None:
         path = self._consumer(consumer)

@@ -38,6 +38,7 @@ from headrace.model.definitions import FEED as NAME
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import store, stored
+from headrace.sinks.feed_lock import feed_locked
 from headrace.sinks.feed_log import (
     FEEDS,
     FeedEpoch,
@@ -241,7 +242,8 @@ class FeedSink:
             if self._settings.stream is not None:
                 log.promise(key.instance).unlink(missing_ok=True)
                 return
-            shutil.rmtree(log.directory, ignore_errors=True)
+            with feed_locked(log.directory):  # a query that advances would write its position again
+                shutil.rmtree(log.directory, ignore_errors=True)
             with contextlib.suppress(OSError):  # other feeds may be there
                 log.directory.parent.rmdir()
             self._logs.pop(key.instance, None)

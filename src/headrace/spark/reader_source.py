@@ -67,8 +67,9 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str], schema: StructType, port: int, token: str, tasks: int) -> None:
         self.options, self.schema, self.port, self.token, self.tasks = options, schema, port, token, tasks
-        self._claimed, self._last = False, None
+        self._claimed, self._last = None, None
 
+    _claimed: int | None  # the position at which this query took the reader over
     _last: int | None
 
     @cached_property
@@ -129,23 +130,38 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The position after the epochs that fit into one batch; `start` if there is nothing to do."""
-        at, owner = int(start["position"]), str(start["owner"])
+        from headrace.sinks.feed_lock import feed_locked
+
+        owner = str(start["owner"])
         self._require_same(start)
-        if owner == self.own and not self._claimed:
+        if owner == self.own and self._claimed is None:
             self._claim()
-        self._require_owner(owner)
-        self._require_not_ahead(at)
-        self.log.advance(owner, at)
+        at = self._begin(start)
+        with feed_locked(self.log.directory, make=True):
+            self._require_owner(owner)
+            self._require_not_ahead(at)
+            self.log.advance(owner, at)
         until = batch_end(self.log, at, end=self._last)
-        return self._offset(until, owner) if until > at else start
+        return self._offset(until, owner) if until > int(start["position"]) else start
 
     def _claim(self) -> None:
         """Become the only consumer of the feed."""
-        self.log.register(self.own)
-        for other in self.log.consumers():
-            if other != self.own:
-                self.log.unregister(other)
-        self._claimed = True
+        from headrace.base.durable import private_directory, state_errors
+        from headrace.sinks.feed_lock import feed_locked
+
+        with state_errors(self.log.directory):
+            private_directory(self.log.directory)
+        with feed_locked(self.log.directory, make=True):
+            self._claimed = self.log.register(self.own)
+            for other in self.log.consumers():
+                if other != self.own:
+                    self.log.unregister(other)
+
+    def _begin(self, start: dict[str, Any]) -> int:
+        """Where a batch begins. The query before this one may have released rows after `initialOffset` read the
+        position, until this one took the reader over."""
+        at = int(start["position"])
+        return max(at, self._claimed or 0) if start["owner"] == self.own else at
 
     def _require_owner(self, owner: str) -> None:
         from headrace.errors import ReaderTaken, UnknownPipeline
@@ -189,7 +205,8 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._require_same(end)
-        epochs = self.log.epochs(int(start["position"]), int(end["position"]))
+        self._require_owner(str(end["owner"]))  # else its rows may be released
+        epochs = self.log.epochs(self._begin(start), int(end["position"]))
         directory = str(self.log.segments)
         found = [FeedPartition(directory, tuple(share)) for share in shares(epochs, self.tasks) if share]
         return found or [FeedPartition(directory, ())]
