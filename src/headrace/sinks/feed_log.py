@@ -115,6 +115,11 @@ class FeedEpoch:
     def bytes(self) -> int:
         return sum(s.bytes for s in self.segments)
 
+    @property
+    def identity(self) -> str:
+        """Differs for epochs that a restored stream planned again: the digest covers the clock at which it did."""
+        return f"{self.checkpoint}-{self.instance}-{self.epoch}-{self.digest}"
+
     def same_epoch(self, other: FeedEpoch) -> bool:
         """True if both are the output of one epoch. Two pipelines write to a feed in the epoch in which one replaces
         the other."""

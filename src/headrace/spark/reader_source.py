@@ -118,12 +118,16 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "instance": self.place.instance,
             "position": position,
             "owner": owner,
+            "after": self.log.epoch(position - 1).identity if position else "",
         }
 
     def initialOffset(self) -> dict[str, Any]:
         """The first position that was not released. It is the same when batch 0 is run again: nothing is released
         before that batch is committed."""
-        return self._offset(self.log.needed_from() or 0, self.own)
+        from headrace.sinks.feed_lock import feed_locked
+
+        with feed_locked(self.log.directory):  # the manifest before the position stays until a consumer advances
+            return self._offset(self.log.needed_from() or 0, self.own)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._last = self.log.end()
@@ -139,7 +143,7 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = self._begin(start)
         with feed_locked(self.log.directory, make=True):
             self._require_owner(owner)
-            self._require_not_ahead(at)
+            self._require_known(start)
             self.log.advance(owner, at)
         until = batch_end(self.log, at, end=self._last)
         return self._offset(until, owner) if until > int(start["position"]) else start
@@ -191,21 +195,35 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 name=name,
             )
 
-    def _require_not_ahead(self, position: int) -> None:
+    def _require_known(self, offset: dict[str, Any]) -> None:
+        """Refuse an offset that is not of this feed. After a restore the feed has other epochs at the same positions.
+        `after` names the epoch before the position, whose manifest always stays. Older checkpoints do not have it."""
         from headrace.errors import EpochMismatch
 
-        name = self.place.pipeline
-        if position > self.log.end():
-            raise EpochMismatch(
-                f"the checkpoint of the query is ahead of pipeline {name}",
-                advice="The state directory is older than the checkpoint. Restore a checkpoint of the same time, or "
-                "start with a new one.",
-                name=name,
-            )
+        name, at, after = self.place.pipeline, int(offset["position"]), offset.get("after")
+        if at < self._begin(offset):
+            return  # the query before this one has released the epoch since `initialOffset`
+        if at > self.log.end():
+            problem = f"the checkpoint of the query is ahead of pipeline {name}"
+        elif at and after and not self._is_at(at - 1, after):
+            problem = f"pipeline {name} has other rows than those that the checkpoint of the query counts"
+        else:
+            return
+        raise EpochMismatch(
+            problem,
+            advice="The state directory was restored, or is not the one of the checkpoint. Restore a checkpoint of "
+            "the same time, or start the query with a new one.",
+            name=name,
+        )
+
+    def _is_at(self, position: int, identity: str) -> bool:
+        return self.log.path(position).exists() and self.log.epoch(position).identity == identity
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._require_same(end)
         self._require_owner(str(end["owner"]))  # else its rows may be released
+        for offset in (start, end):
+            self._require_known(offset)
         epochs = self.log.epochs(self._begin(start), int(end["position"]))
         directory = str(self.log.segments)
         found = [FeedPartition(directory, tuple(share)) for share in shares(epochs, self.tasks) if share]
