@@ -15,9 +15,10 @@ import pytest
 
 from headrace.errors import EpochMismatch, ReaderTaken
 from headrace.sinks.feed_log import FeedLog
+from headrace.spark.reader_source import register_readers
 from headrace.state import savepoints
 from headrace.state.restore import restore
-from tests.shared.test_readers import LIMIT, Readable, UserQuery, opened
+from tests.shared.test_readers import LIMIT, Readable, Session, UserQuery, opened
 
 
 @pytest.fixture
@@ -174,6 +175,13 @@ def test_a_checkpoint_that_is_newer_than_the_restored_hub_is_refused_when_the_fe
     query.kept = {0: query.kept[0]}
     query.go()
     assert [row[0] for row in query.rows] == [0, 1, 2, *([3] if logged else []), 4, 5, 6]
+
+
+def test_a_hub_that_gets_the_port_of_a_closed_one_is_registered() -> None:
+    session: Any = Session()
+    for token in ("old", "new", "new"):
+        register_readers(session, 4711, token)
+    assert [made.token for made in session.made] == ["old", "new"]
 
 
 def consumers(chain: Readable) -> list[str]:

@@ -1,7 +1,8 @@
 """Feeds: durable logs of the rows that one pipeline instance hands to other queries, epoch by epoch.
 
 A feed lies between the query of a stream, which writes it (`headrace.sinks.feed_sink`), and any number of consumers,
-which read it: streams that are made of the pipeline's output.
+which read it: streams that are made of the pipeline's output, queries on the dedicated host, and Spark readers
+(`headrace.spark.reader_source`).
 
     <feed>/epochs/<position>.json             one `FeedEpoch`: its segments, and the stream's watermark after it
     <feed>/segments/<writer>-<epoch>/<uuid>   Arrow IPC files with rows; one per piece that a task staged

@@ -1,7 +1,7 @@
 """Writes a feed (`headrace.sinks.feed_log`): a two-phase sink that no statement can name.
 
-The planner gives it to pipelines whose output is a stream. Tasks write segments
-under the epoch's key, the driver commits them with one manifest.
+The planner gives it to pipelines whose output is a stream, or that the dedicated host or a Spark reader reads.
+Tasks write segments under the epoch's key, the driver commits them with one manifest.
 
 **Why it is exactly once.** A segment counts only if a manifest names it. The commit looks at the newest manifest and at
 the promise: if one of them has this key, it stays valid and what this run staged is deleted. Else one atomic write

@@ -248,15 +248,15 @@ def _plain(ddl: str) -> str:
     return "".join(ddl.lower().replace("`", "").split())
 
 
-_registered: dict[int, int] = {}  # the port of the hub whose source a session has, by the id of the session
+_registered: dict[int, str] = {}  # the token of the hub whose source a session has, by the id of the session
 
 
 def register_readers(session: SparkSession, port: int, token: str) -> None:
     """Let the format `headrace` of this session mean the hub with this port. Frames that are loaded keep their hub."""
     inner: Any = session._jsparkSession
-    if _registered.get(inner.hashCode()) == port:
+    if _registered.get(inner.hashCode()) == token:  # another hub may get the port of one that is closed
         return
     # A class that is not in its module is pickled by value, with these attributes.
     attributes = {"port": port, "token": token, "tasks": session.sparkContext.defaultParallelism}
     session.dataSource.register(type(ReaderDataSource.__name__, (ReaderDataSource,), attributes))
-    _registered[inner.hashCode()] = port
+    _registered[inner.hashCode()] = token
