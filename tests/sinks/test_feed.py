@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
@@ -19,6 +20,7 @@ from headrace.errors import EpochMismatch, StateDamaged, StateTooNew, UnknownSin
 from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, Staged, feed_log, feed_sink, settle_sink
+from headrace.sinks.feed_lock import feed_locked
 from headrace.sinks.feed_log import FeedLog, feed_directory, make_fed_stream, may_feed, read_segments, stream_feed
 from headrace.sinks.feed_sink import FeedSink, feed_settings, is_full
 from headrace.sinks.sink_kind import EpochMark, SinkKey
@@ -221,6 +223,19 @@ def test_forgetting_an_instance_leaves_nothing_on_disk(tmp_path: Path) -> None:
     writer.run(0, [1])
     writer.stage(writer.key(1), [[2]])
     writer.driver().forget(writer.key(1))
+    assert writer.files() == []
+
+
+def test_a_consumer_that_advances_while_its_feed_is_dropped_does_not_bring_it_back(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.log.register("reader")
+    writer.run(0, [1])
+    dropping = threading.Thread(target=lambda: writer.driver().forget(writer.key(1)))
+    with feed_locked(writer.log.directory, make=True):
+        dropping.start()
+        dropping.join(0.3)
+        writer.log.advance("reader", 1)
+    dropping.join(30)
     assert writer.files() == []
 
 

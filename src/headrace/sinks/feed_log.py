@@ -1,13 +1,15 @@
 """Feeds: durable logs of the rows that one pipeline instance hands to other queries, epoch by epoch.
 
 A feed lies between the query of a stream, which writes it (`headrace.sinks.feed_sink`), and any number of consumers,
-which read it: streams that are made of the pipeline's output.
+which read it: streams that are made of the pipeline's output, queries on the dedicated host, and Spark readers
+(`headrace.spark.reader_source`).
 
     <feed>/epochs/<position>.json             one `FeedEpoch`: its segments, and the stream's watermark after it
     <feed>/segments/<writer>-<epoch>/<uuid>   Arrow IPC files with rows; one per piece that a task staged
     <feed>/consumers/<name>.json              the position up to which a consumer needs nothing any more
     <feed>/count                              how many epochs there have been, to notice that the newest is gone
     <feed>/promise-<instance>.json            an epoch of an instance that is promised and not committed yet
+    <feed>/feed.lock                          held while it is decided who the consumer is (`headrace.sinks.feed_lock`)
 
 **What a reader can rely on**
 
@@ -26,7 +28,8 @@ which read it: streams that are made of the pipeline's output.
   of a damaged segment is returned.
 
 Who may call: one thread of one process writes (the commit of the stream's epochs). Any process may read. Only one
-thread at a time registers, advances and trims for each consumer name.
+thread at a time registers, advances and trims for each consumer name. Consumers that unregister each other, as Spark
+readers do, hold the lock of the feed meanwhile.
 
 The directory of a stream that is made of a feed has the file `fed_from`: the number of the first pipeline instance that
 feeds it. An epoch of a dropped pipeline may end after a stream of the same name was declared. Its instance has a lower
@@ -51,6 +54,7 @@ from headrace.errors import HeadraceError, InternalError, StateDamaged
 from headrace.model.stored import store, store_text, stored, stored_text
 
 FEEDS = "feeds"  # the directory of all feeds in the directory of their stream
+CONSUMERS = "consumers"
 _FED_FROM, _COUNT = "fed_from", "count"
 _EPOCH = re.compile(r"(\d{12})\.json")
 _NAME = re.compile(r"[\w.-]{1,100}")
@@ -112,6 +116,11 @@ class FeedEpoch:
     def bytes(self) -> int:
         return sum(s.bytes for s in self.segments)
 
+    @property
+    def identity(self) -> str:
+        """Differs for epochs that a restored stream planned again: the digest covers the clock at which it did."""
+        return f"{self.checkpoint}-{self.instance}-{self.epoch}-{self.digest}"
+
     def same_epoch(self, other: FeedEpoch) -> bool:
         """True if both are the output of one epoch. Two pipelines write to a feed in the epoch in which one replaces
         the other."""
@@ -141,6 +150,13 @@ def stream_feed(stream_directory: Path) -> Path:
     """The feed whose rows a stream is made of. It belongs to the stream that reads it, not to the one that is read by
     the pipeline: pipelines may be replaced."""
     return stream_directory / "input"
+
+
+def copy_order(name: str) -> int:
+    """Sorts the names in the directory of a feed for a copy that is made while a consumer advances. A consumer notes
+    its position before it deletes what is before that position. So the positions are copied last: whatever the copy
+    misses is before them."""
+    return {"segments": 0, "epochs": 1, CONSUMERS: 3}.get(name, 2)
 
 
 class FeedLog:
@@ -294,7 +310,7 @@ class FeedLog:
         """The positions of all consumers, by name."""
         with state_errors(self.directory):
             try:
-                names = sorted(os.listdir(self.directory / "consumers"))
+                names = sorted(os.listdir(self.directory / CONSUMERS))
             except FileNotFoundError:
                 return {}
         found = {name.removesuffix(".json"): None for name in names if not name.startswith(".")}
@@ -328,7 +344,7 @@ class FeedLog:
     def _consumer(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:
             raise InternalError(f"{name!r} cannot name a consumer of a feed")
-        return self.directory / "consumers" / f"{name}.json"
+        return self.directory / CONSUMERS / f"{name}.json"
 
     def _write(self, consumer: str, position: int) -> None:
         path = self._consumer(consumer)

@@ -1,7 +1,7 @@
 """Writes a feed (`headrace.sinks.feed_log`): a two-phase sink that no statement can name.
 
-The planner gives it to pipelines whose output is a stream. Tasks write segments
-under the epoch's key, the driver commits them with one manifest.
+The planner gives it to pipelines whose output is a stream, or that the dedicated host or a Spark reader reads.
+Tasks write segments under the epoch's key, the driver commits them with one manifest.
 
 **Why it is exactly once.** A segment counts only if a manifest names it. The commit looks at the newest manifest and at
 the promise: if one of them has this key, it stays valid and what this run staged is deleted. Else one atomic write
@@ -38,6 +38,7 @@ from headrace.model.definitions import FEED as NAME
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import store, stored
+from headrace.sinks.feed_lock import feed_locked
 from headrace.sinks.feed_log import (
     FEEDS,
     FeedEpoch,
@@ -242,7 +243,8 @@ class FeedSink:
             if self._settings.stream is not None:
                 _delete_promise(key, log)
                 return
-            shutil.rmtree(log.directory, ignore_errors=True)
+            with feed_locked(log.directory):  # a query that advances would write its position again
+                shutil.rmtree(log.directory, ignore_errors=True)
             with contextlib.suppress(OSError):  # other feeds may be there
                 log.directory.parent.rmdir()
             self._logs.pop(key.instance, None)

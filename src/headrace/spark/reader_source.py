@@ -68,8 +68,9 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str], schema: StructType, port: int, token: str, tasks: int) -> None:
         self.options, self.schema, self.port, self.token, self.tasks = options, schema, port, token, tasks
-        self._claimed, self._last = False, None
+        self._claimed, self._last = None, None
 
+    _claimed: int | None  # the position at which this query took the reader over
     _last: int | None
 
     @cached_property
@@ -118,35 +119,54 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "instance": self.place.instance,
             "position": position,
             "owner": owner,
+            "after": self.log.epoch(position - 1).identity if position else "",
         }
 
     def initialOffset(self) -> dict[str, Any]:
         """The first position that was not released. It is the same when batch 0 is run again: nothing is released
         before that batch is committed."""
-        return self._offset(self.log.needed_from() or 0, self.own)
+        from headrace.sinks.feed_lock import feed_locked
+
+        with feed_locked(self.log.directory):  # the manifest before the position stays until a consumer advances
+            return self._offset(self.log.needed_from() or 0, self.own)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._last = self.log.end()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The position after the epochs that fit into one batch; `start` if there is nothing to do."""
-        at, owner = int(start["position"]), str(start["owner"])
+        from headrace.sinks.feed_lock import feed_locked
+
+        owner = str(start["owner"])
         self._require_same(start)
-        if owner == self.own and not self._claimed:
+        if owner == self.own and self._claimed is None:
             self._claim()
-        self._require_owner(owner)
-        self._require_not_ahead(at)
-        self.log.advance(owner, at)
+        at = self._begin(start)
+        with feed_locked(self.log.directory, make=True):
+            self._require_owner(owner)
+            self._require_known(start)
+            self.log.advance(owner, at)
         until = batch_end(self.log, at, end=self._last)
-        return self._offset(until, owner) if until > at else start
+        return self._offset(until, owner) if until > int(start["position"]) else start
 
     def _claim(self) -> None:
         """Become the only consumer of the feed."""
-        self.log.register(self.own)
-        for other in self.log.consumers():
-            if other != self.own:
-                self.log.unregister(other)
-        self._claimed = True
+        from headrace.base.durable import private_directory, state_errors
+        from headrace.sinks.feed_lock import feed_locked
+
+        with state_errors(self.log.directory):
+            private_directory(self.log.directory)
+        with feed_locked(self.log.directory, make=True):
+            self._claimed = self.log.register(self.own)
+            for other in self.log.consumers():
+                if other != self.own:
+                    self.log.unregister(other)
+
+    def _begin(self, start: dict[str, Any]) -> int:
+        """Where a batch begins. The query before this one may have released rows after `initialOffset` read the
+        position, until this one took the reader over."""
+        at = int(start["position"])
+        return max(at, self._claimed or 0) if start["owner"] == self.own else at
 
     def _require_owner(self, owner: str) -> None:
         from headrace.errors import ReaderTaken, UnknownPipeline
@@ -176,21 +196,36 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 name=name,
             )
 
-    def _require_not_ahead(self, position: int) -> None:
+    def _require_known(self, offset: dict[str, Any]) -> None:
+        """Refuse an offset that is not of this feed. After a restore the feed has other epochs at the same positions.
+        `after` names the epoch before the position, whose manifest always stays. Older checkpoints do not have it."""
         from headrace.errors import EpochMismatch
 
-        name = self.place.pipeline
-        if position > self.log.end():
-            raise EpochMismatch(
-                f"the checkpoint of the query is ahead of pipeline {name}",
-                advice="The state directory is older than the checkpoint. Restore a checkpoint of the same time, or "
-                "start with a new one.",
-                name=name,
-            )
+        name, at, after = self.place.pipeline, int(offset["position"]), offset.get("after")
+        if at < self._begin(offset):
+            return  # the query before this one has released the epoch since `initialOffset`
+        if at > self.log.end():
+            problem = f"the checkpoint of the query is ahead of pipeline {name}"
+        elif at and after and not self._is_at(at - 1, after):
+            problem = f"pipeline {name} has other rows than those that the checkpoint of the query counts"
+        else:
+            return
+        raise EpochMismatch(
+            problem,
+            advice="The state directory was restored, or is not the one of the checkpoint. Restore a checkpoint of "
+            "the same time, or start the query with a new one.",
+            name=name,
+        )
+
+    def _is_at(self, position: int, identity: str) -> bool:
+        return self.log.path(position).exists() and self.log.epoch(position).identity == identity
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._require_same(end)
-        epochs = self.log.epochs(int(start["position"]), int(end["position"]))
+        self._require_owner(str(end["owner"]))  # else its rows may be released
+        for offset in (start, end):
+            self._require_known(offset)
+        epochs = self.log.epochs(self._begin(start), int(end["position"]))
         directory = str(self.log.segments)
         found = [FeedPartition(directory, tuple(share)) for share in shares(epochs, self.tasks) if share]
         return found or [FeedPartition(directory, ())]
@@ -214,19 +249,19 @@ def _plain(ddl: str) -> str:
     return "".join(ddl.lower().replace("`", "").split())
 
 
-_registered: dict[int, int] = {}  # the port of the hub whose source a session has, by the id of the session
+_registered: dict[int, str] = {}  # the token of the hub whose source a session has, by the id of the session
 
 
 def register_readers(session: SparkSession, port: int, token: str) -> None:
     """Let the format `headrace` of this session mean the hub with this port. Frames that are loaded keep their hub."""
     inner: Any = session._jsparkSession
-    if _registered.get(inner.hashCode()) == port:
+    if _registered.get(inner.hashCode()) == token:  # another hub may get the port of one that is closed
         return
     # A class that is not in its module is pickled by value, with these attributes.
     attributes = {"port": port, "token": token, "tasks": session.sparkContext.defaultParallelism}
     with _active(session):
         session.dataSource.register(type(ReaderDataSource.__name__, (ReaderDataSource,), attributes))
-    _registered[inner.hashCode()] = port
+    _registered[inner.hashCode()] = token
 
 
 @contextmanager

@@ -31,6 +31,8 @@ from headrace.ingress.entries import numbers
 from headrace.ingress.mark import MARK
 from headrace.model.definitions import StreamDef
 from headrace.model.stored import store
+from headrace.sinks.feed_lock import LOCK, feed_locked
+from headrace.sinks.feed_log import CONSUMERS, copy_order
 from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.progress import HOLD, Progress
 from headrace.state.secrets import Vault
@@ -202,11 +204,13 @@ def finish(half: Path, target: Path) -> Path:
 def copy_tree(source: Path, target: Path) -> None:
     """Copy a directory whose owner may delete files meanwhile. A file that vanishes is no longer needed."""
     private_directory(target)
-    for entry in list(os.scandir(source)) if source.exists() else ():
+    for entry in sorted(os.scandir(source), key=lambda e: copy_order(e.name)) if source.exists() else ():
         with contextlib.suppress(FileNotFoundError):
             if entry.is_dir():
-                copy_tree(Path(entry.path), target / entry.name)
-            elif entry.name not in (HOLD, MARK):  # a journal's mark may be newer than the copied files
+                # Else a reader that is taken over may be missing under both names.
+                with feed_locked(source) if entry.name == CONSUMERS else contextlib.nullcontext():
+                    copy_tree(Path(entry.path), target / entry.name)
+            elif entry.name not in (HOLD, MARK, LOCK):  # a journal's mark may be newer than the copied files
                 shutil.copy2(entry.path, target / entry.name)
                 (target / entry.name).chmod(
                     0o600
