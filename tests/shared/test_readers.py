@@ -6,6 +6,7 @@ import errno
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -47,7 +48,7 @@ LIMIT: Any = None  # the source has a limit of its own
 class Session:
     """As much of a Spark session as a data source needs to be registered."""
 
-    sparkContext = type("Context", (), {"defaultParallelism": 2})
+    sparkContext = mock.MagicMock(defaultParallelism=2)
     _jsparkSession = type("Inner", (), {"hashCode": staticmethod(lambda: -1)})
 
     def __init__(self) -> None:
