@@ -202,7 +202,33 @@ def test_a_topic_that_is_new_to_the_stream_begins_where_its_messages_begin(tmp_p
     end = planned.latest(planned.initial(), None)
     cluster.state, cluster.first = {"t": ("id", (5,)), "old": ("o", (9,))}, 4
     clock.now += kafka.TOPICS + 1
-    assert read(planned, end, planned.latest(end, None)) == ([("old", 0, 4, 9)], 0)  # no DataLost
+    noted = planned.latest(end, 100)  # no DataLost, however small the epoch
+    assert read(planned, end, noted) == ([], 0) and not planned.exhausted(end)
+    assert read(planned, noted, planned.latest(noted, None)) == ([("old", 0, 4, 9)], 0)
+    assert planned.exhausted(planned.latest(noted, None))
+
+
+@pytest.mark.parametrize("later", ["before it is read", "before its epoch runs again"])
+def test_messages_of_a_new_topic_that_go_before_they_are_read_are_counted(tmp_path: Path, later: str) -> None:
+    cluster, clock = FakeCluster(t=("id", (5,))), Clock()
+    planned = source(tmp_path, cluster, clock, on_data_loss="skip")
+    first = planned.latest(planned.initial(), None)
+    cluster.state = {"t": ("id", (5,)), "new": ("o", (9,))}
+    clock.now += kafka.TOPICS + 1
+    noted = planned.latest(first, None)
+    end = planned.latest(noted, None)
+    if later == "before its epoch runs again":
+        assert read(planned, noted, end) == ([("new", 0, 0, 9)], 0)
+    cluster.first = 4
+    assert read(source(tmp_path, cluster, clock, on_data_loss="skip"), noted, end) == ([("new", 0, 4, 9)], 4)
+    with pytest.raises(DataLost):
+        read(source(tmp_path, cluster, clock), noted, end)
+
+
+def test_an_epoch_of_an_earlier_version_that_reads_a_new_topic_is_read_again(tmp_path: Path) -> None:
+    cluster, clock = FakeCluster(t=("id", (5,)), new=("o", (9,))), Clock()
+    planned, end = source(tmp_path, cluster, clock), {"topics": {"new": {"id": "o", "next": [9]}}}
+    assert read(planned, {"topics": {}}, end) == ([("new", 0, 0, 9)], 0)
 
 
 def test_an_offset_of_an_earlier_version_is_read(tmp_path: Path) -> None:

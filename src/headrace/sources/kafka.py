@@ -150,9 +150,10 @@ class KafkaTopics:
         self._show(at)
         self._ask()
         end = self._reachable(at)
-        if max_bytes is not None and (waiting := list(ranges(at, end))):
+        known = at.with_new(end)
+        if max_bytes is not None and (waiting := list(ranges(known, end))):
             self._sample(waiting[0])
-            end = limited(at, end, max(1, int(max_bytes / self._message_bytes)))
+            end = limited(known, end, max(1, int(max_bytes / self._message_bytes)))
         return end.stored() if end != at else start
 
     def splits(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[InputSplit]:
@@ -165,7 +166,8 @@ class KafkaTopics:
     def exhausted(self, at: SourceOffset) -> bool:
         self._ask(now=True)
         place = Place.parse(at)
-        return not any(ranges(place, self._reachable(place)))
+        end = self._reachable(place)
+        return end.topics.keys() <= place.topics.keys() and not any(ranges(place, end))
 
     def backlog(self, at: SourceOffset) -> int:
         self._ask()
@@ -216,8 +218,12 @@ class KafkaTopics:
     def _reachable(self, at: Place) -> Place:
         """The end of what there is to read after `at`. Raises DataLost, or marks what is gone. A topic that the broker
         does not list counts as there for a while: a broker that has just started may not list all of them. Then it is
-        marked, and keeps its place: it may be hidden from this user, and come back."""
+        marked, and keeps its place: it may be hidden from this user, and come back. A topic that is new to the stream
+        ends at its beginning, and is read by the next epoch. So messages that go after that are known to be lost."""
         ends, clock = dict(self._news.ends.topics), self._clock()
+        if new := {name: topic for name, topic in ends.items() if name not in at.topics}:
+            begins = self._cluster.begins(new).topics
+            ends = {name: end for name, end in ends.items() if name not in new} | dict(begins)
         missing = {name: self._news.missing.get(name, clock) for name in at.topics if name not in ends}
         self._news.missing = missing
         for name, known in at.topics.items():
@@ -246,7 +252,7 @@ class KafkaTopics:
             first = begins.topics[r.topic].next[r.partition] if r.topic in begins.topics else r.end
             if first > r.begin:
                 until = min(first, r.end)
-                if r.topic in start.topics:  # a topic that is new to the stream begins where it begins
+                if r.topic in start.topics:  # else it is new to the stream: this epoch notes where it begins
                     self._lost(
                         f"the messages {r.begin} to {until - 1} of {r.topic}/{r.partition} are gone",
                         topic=r.topic,

@@ -67,6 +67,10 @@ class Place:
         old = {name for _, name in gone[: max(0, len(gone) - KEEP_GONE)]}
         return Place({name: at for name, at in self.topics.items() if name not in old}) if old else self
 
+    def with_new(self, end: Place) -> Place:
+        """The place with the topics of `end` that it does not have, where they stand there."""
+        return Place({**end.topics, **self.topics})
+
     def begin_of(self, topic: str, id: str, partition: int) -> int:
         """The first offset to read of a partition. A partition that appeared later is read from its beginning."""
         known = self.topics.get(topic)
