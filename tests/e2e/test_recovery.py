@@ -126,14 +126,16 @@ def test_a_commit_that_hangs_is_shown_and_keeps_nobody_from_dropping_the_stream(
     monkeypatch.setattr("headrace.spark.query.PLANNER_SECONDS", 0.5)
     monkeypatch.setattr("headrace.spark.query.STOP_SECONDS", 1.0)
     begin(hub, tmp_path)
-    go_on, real = threading.Event(), MemorySink.commit
+    hanging, go_on, real = threading.Event(), threading.Event(), MemorySink.commit
 
     def hangs(self: MemorySink, *given: Any) -> int:
+        hanging.set()
         go_on.wait(60)
         return real(self, *given)
 
     monkeypatch.setattr(MemorySink, "commit", hangs)
     put(tmp_path / "in" / "1.json", lines(10, 20))
+    assert hanging.wait(60)  # not a commit of the epoch before, which may still be shown
     until(lambda: "sink m of pipeline p" in hub.streams["s"].status().waiting_for, "who it waits for is shown")
     assert (hub.streams["s"].status().epoch_age or 0) > 0
     hub.sql("STOP PIPELINE p NOW")
