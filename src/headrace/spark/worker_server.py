@@ -1,7 +1,7 @@
 """Forks the Python processes that Spark starts on this machine, from a process with all packages already loaded.
 
-Spark starts a chain of Python processes before the first row: to look up and create the data source, to plan its
-offsets and its read, for the state of the operator, and then the workers. Each would load pyspark, Arrow, DuckDB and
+Spark starts a chain of Python processes before the first row: to create the data source, to plan its offsets and its
+read, for the state of the operator, and then the workers. Each would load pyspark, Arrow, DuckDB and
 our packages, one after the other. `headrace.spark.session` starts this server before the JVM, so it loads them once,
 while the JVM starts. `headrace.spark.python` makes Spark run a script that asks the server for a fork
 (`headrace.spark.forked_python`).
