@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headrace
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SinkAhead
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.spark.dedicated_committer import DedicatedCommitter
 from headrace.state.checkpoint import CHECKPOINT
@@ -121,6 +121,7 @@ def test_a_query_that_dies_while_it_reads_the_end_closes_all_windows(
         monkeypatch.setattr(DedicatedCommitter, "commit", dying)
         assert hub.wait_until_end(600)
         assert hub.pipelines["w"].status().state == "finished"
+        hub.savepoint("end")
     assert len(states) == 2 and "finished" not in states, "it has not finished when its stream has"
     begin = int(START.timestamp())
     wanted = [(begin + s, 10) for s in (0, 10, 20, 30)] + [(begin + 40, 5)]
@@ -128,6 +129,15 @@ def test_a_query_that_dies_while_it_reads_the_end_closes_all_windows(
     # more input after the end is read by the next turn
     put(streams.base / "a" / "1.json", lines(range(50, 52)))
     with headrace.connect(streams.base / "state", spark=streams.session) as hub:
+        assert hub.wait_until_end(600)
+    assert written(out) == [*wanted, (begin + 50, 2)]
+    # a savepoint from before that turn knows its output
+    taken, restored = streams.base / "state" / "savepoints" / "end", streams.base / "restored"
+    with pytest.raises(SinkAhead):
+        restore(taken, restored)
+    restore(taken, restored, rewind=True)
+    assert written(out) == wanted
+    with headrace.connect(restored, spark=streams.session) as hub:
         assert hub.wait_until_end(600)
     assert written(out) == [*wanted, (begin + 50, 2)]
 

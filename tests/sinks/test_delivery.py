@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class Rig:
     def deliver(self, epoch: int, receipts: dict[str, list[Staged]], failure: str = "", **lost: str) -> Delivered:
         delivery = Delivery(self.pipeline, self.open.__getitem__, self.key(epoch), self.debts, self.waits.append)
         result = delivery.deliver(receipts, failure, lost, {})
-        self.debts = {name: [self.key(epoch)] for name in result.owed}
+        self.debts = {name: [replace(self.key(epoch), promised=name in result.promised)] for name in result.owed}
         return result
 
     def fail(self, name: str, step: str, times: int, problem: type[Exception] = SinkFailed) -> None:
@@ -68,6 +69,49 @@ class Rig:
     def shown(self, name: str) -> list[int]:
         parts = (self.root / name).glob("part-*")
         return sorted(int(line[5:-1]) for part in parts for line in part.read_text().splitlines())
+
+
+def _promises(root: Path, name: str) -> list[Path]:
+    return list((root / name / "_headrace" / "manifests").glob("*.promise"))
+
+
+def test_a_promise_that_was_removed_is_an_error_and_not_an_epoch_without_rows(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, {}, {})
+    rig.fail("b", "commit", 1)
+    assert rig.deliver(0, rig.staged(0, 1, 2)).owed == ["b"]
+    (promise,) = _promises(tmp_path, "b")
+    promise.unlink()
+    debts = rig.debts
+    result = rig.deliver(1, rig.staged(1, 3))
+    assert "STATE_DAMAGED" in result.failure and str(promise) in result.failure
+    assert (rig.shown("a"), rig.shown("b")) == ([1, 2], [])
+    rig.debts = debts
+    assert "STATE_DAMAGED" in rig.deliver(2, rig.staged(2, 4)).failure  # it stays one
+
+
+def test_an_epoch_without_rows_that_a_sink_owes_is_no_error(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, {}, {})
+    receipts = rig.staged(0, 1)
+    rig.open["a"].promise(rig.key(0), receipts["a"])
+    rig.open["a"].commit(rig.key(0), receipts["a"])  # then the hub dies, and the epoch is run again
+    rig.fail("b", "commit", 1)
+    assert rig.deliver(0, {"a": receipts["a"]}).owed == ["b"]
+    assert rig.deliver(1, rig.staged(1, 2)).failure == ""
+    assert (rig.shown("a"), rig.shown("b")) == ([1, 2], [2])
+
+
+def test_an_owed_epoch_that_was_committed_long_ago_is_no_error(tmp_path: Path) -> None:
+    """The commit of a later epoch deletes its manifest. The debt is asked for once more before the progress is
+    stored."""
+    rig = Rig(tmp_path, {}, {})
+    rig.fail("b", "commit", 1)
+    rig.deliver(0, rig.staged(0, 1))
+    debts = rig.debts
+    assert rig.deliver(50, rig.staged(50, 2)).failure == ""
+    for (key,) in debts.values():
+        assert key.promised
+        assert rig.open["b"].commit(key, []) == 0
+    assert rig.shown("a") == rig.shown("b") == [1, 2]
 
 
 def test_a_second_sink_that_fails_after_the_first_committed_owes_the_epoch_and_gets_it_once(tmp_path: Path) -> None:

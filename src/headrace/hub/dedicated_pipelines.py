@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -129,13 +130,15 @@ class DedicatedPipelines:
         return done
 
     def drain(self, streams: Collection[str], timeout: float) -> bool:
-        """Wait until the rows of these streams that are in feeds are in the sinks. True if that happened in time."""
+        """Wait until the rows of these streams that are in feeds are in the sinks, and no sink owes an epoch. True if
+        that happened in time."""
+        deadline = time.monotonic() + timeout
         wanted = {s.lower() for s in streams}
         with self._lock:
             found = [r for r in self._made.values() if wanted & {s.lower() for s in r.pipeline.streams}]
             found = [r for r in found if r.supervisor.running]
-        drained = [runtime.drain(timeout) for runtime in found]
-        return all(drained)
+        drained = [runtime.drain(max(0.1, deadline - time.monotonic())) for runtime in found]
+        return all(drained) and all(runtime.settle(deadline - time.monotonic()) for runtime in found)
 
     def finish(self, timeout: float) -> Finished | None:
         """The input of all streams is over: read the feeds to the end, then stop. None if time ran out."""

@@ -107,7 +107,7 @@ class Stream:
         runtime = self._hub.runtime(self.name)
         epoch = runtime.barrier(SYNC_TEST).result(timeout).epoch
         if not runtime.drain_dedicated(max(0.1, deadline - time.monotonic())):
-            raise TimeoutError(f"a pipeline on the dedicated host did not read stream {self.name} in {timeout:g} s")
+            raise TimeoutError(f"a pipeline on the dedicated host did not deliver stream {self.name} in {timeout:g} s")
         return epoch
 
     def ping(self) -> int:

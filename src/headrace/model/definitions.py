@@ -193,8 +193,11 @@ class PipelineDef:
     @property
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:
         """Every sink it writes to, with the columns written there. The sinks of its output come first."""
-        late = () if self.late is None else ((self.late.sink, _columns(self.late.outputs)),)
-        return (*((sink, self.program.output) for sink in self.sinks), *late)
+        output = self.program.output
+        found = [(sink, output) for sink in self.sinks]
+        if self.late is not None:
+            found.append((self.late.sink, _columns(self.late.outputs)))
+        return tuple(found)
 
     @property
     def run(self) -> str:

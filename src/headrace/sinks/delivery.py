@@ -75,14 +75,15 @@ def stage(sinks: Sequence[SinkDef], table: pa.Table, key: SinkKey, lost: dict[st
 @dataclass(slots=True)
 class Delivered:
     """The result of delivering an epoch. `rows` is the number of rows in the first sink that shows it. A `failure`
-    stops the pipeline. `detached` sinks are not written to any more, with the reason. `owed` are sinks that have
-    promised the epoch and not committed it. `committed` has the rows that each sink shows now, and the milliseconds
-    that its commit took."""
+    stops the pipeline. `detached` sinks are not written to any more, with the reason. `owed` are sinks that have not
+    committed the epoch, although others may have; those of them that had rows have `promised` it. `committed` has the
+    rows that each sink shows now, and the milliseconds that its commit took."""
 
     rows: int | None = None
     failure: str = ""
     detached: dict[str, str] = field(default_factory=dict)
     owed: list[str] = field(default_factory=list)
+    promised: list[str] = field(default_factory=list)
     committed: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
@@ -200,20 +201,31 @@ class Delivery:
                 if isinstance(problem, WAITED_FOR) and not detaches(sink):
                     waiting = waiting or problem
                 else:
-                    self._fail(name, failure_text(problem))
+                    self._fail(name, failure_text(problem), staged)
         if waiting is not None:
             raise waiting
 
-    def _fail(self, name: str, reason: str) -> None:
+    def _fail(self, name: str, reason: str, staged: list[Staged]) -> None:
         """Record that a sink cannot commit. It owes the epoch if it has promised it. A single sink has not promised: it
         loses the epoch, unless it failed after its commit point."""
         alone = len(self._sinks) == 1
         if not alone or self._open(name).committed(self._key):
             self._result.owed.append(name)
+            if alone or self._has_promised(name, staged):
+                self._result.promised.append(name)
         if not alone and detaches(self._sinks[name]):
             self._result.detached[name] = reason
         else:
             self._result.failure = self._result.failure or reason
+
+    def _has_promised(self, name: str, staged: list[Staged]) -> bool:
+        """True if the sink has certainly promised rows. Promises again: that changes nothing, and an epoch that was
+        decided when a sink could not be written to has no promise there."""
+        with contextlib.suppress(HeadraceError):
+            if staged:
+                self._open(name).promise(self._key, staged)
+                return True
+        return False
 
     def _detach(self, name: str, reason: str) -> None:
         self._result.detached[name] = reason

@@ -224,7 +224,7 @@ def _task(sink: SinkDef, settings: DeltaSettings) -> FileTask:
 
 def _driver(sink: SinkDef, settings: DeltaSettings, output: Schema) -> DeltaSink:
     options = delta_options(StoreAccess.of(settings)) if is_remote(settings.path) else None
-    return DeltaSink(output_of(settings), sink.name, settings.partition_by, output, options)
+    return DeltaSink(output_of(settings), sink.name, partition_by=settings.partition_by, output=output, options=options)
 
 
 def delta_options(access: StoreAccess) -> dict[str, str]:

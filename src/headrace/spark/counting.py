@@ -74,7 +74,8 @@ class FinishedEpoch:
     def _pipelines(self, old: Progress, new: Progress, declared: set[int]) -> dict[str, PipelineProgress]:
         """The counters of every instance that is declared or in the plan."""
         running = {p.instance for p in self.plan.pipelines}
-        pipelines = {i: counters for i, counters in old.pipelines.items() if int(i) in declared | running}
+        kept = declared | running
+        pipelines = {i: counters for i, counters in old.pipelines.items() if int(i) in kept}
         for instance in self.members.keys() - running:  # they left in this epoch, and their last rows count
             if str(instance) in pipelines:
                 before = pipelines[str(instance)]

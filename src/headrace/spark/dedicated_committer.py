@@ -2,8 +2,8 @@
 
 Spark calls it inside foreachBatch. When it returns, Spark logs the batch as done. When it raises, or the process dies
 anywhere in here, Spark runs the same batch again: the offsets are positions in feeds, which keep the epochs until the
-batch after is under way. Sinks know the batch by (checkpoint, instance, batch) and a digest of its offsets, so they
-show it once.
+batch after is under way. Sinks know the batch by (checkpoint, instance, epoch) and a digest of its offsets, so they
+show it once. The epoch is the number of the batch, counted over all turns of the instance (`Begin.first`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame
 from headrace.base.faults import fault_point
 from headrace.errors import HeadraceError, SinkFailed, StreamFailed, kind_of
 from headrace.model.definitions import PipelineDef
+from headrace.model.stored import damaged, stored
 from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sinks.feed_log import FeedLog
 from headrace.sinks.sink_kind import SinkKey, Staged
@@ -31,8 +32,11 @@ from headrace.spark.driver_sinks import DriverSinks
 from headrace.spark.query_failures import is_of_spark, query_failure
 from headrace.spark.query_output import write_output
 from headrace.state.checkpoint import CHECKPOINT
+from headrace.state.dedicated_state import BEGIN, Begin
 from headrace.state.progress import Debt, PipelineProgress, Progress, ProgressView, require_same_epoch
 from headrace.state.spark_log import feed_positions, newest_commit, sync_commit, sync_epoch, sync_state
+
+SETTLE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,10 @@ class DedicatedCommitter:
         sync_epoch(self._directory / CHECKPOINT, batch)
         before, digest = self._progress.read(), self._digest(batch)
         require_same_epoch(before, batch, "")
-        key = self.sinks.key(pipeline.instance, batch, digest)
+        begin = stored(Begin, self._directory / BEGIN)
+        if begin is None:
+            raise damaged(self._directory / BEGIN, "is missing, but the query has run")
+        key = self.sinks.key(pipeline.instance, begin.first + batch, digest)
         staged = self.sinks.staged(pipeline)
         for sink in staged.sinks:
             self.sinks.of(pipeline, sink.name).verify(key)
@@ -116,12 +123,14 @@ class DedicatedCommitter:
         fault_point("after-dedicated-staging")
         if not query.current():
             raise StreamFailed("the query of this commit was stopped")
-        delivered = self._deliver(pipeline, key, receipts, lost, before)
+        known = self._with_undecided(before, begin, pipeline)
+        delivered = self._deliver(pipeline, key, receipts=receipts, lost=lost, before=known)
         if delivered.failure:
             raise _as_error(delivered.failure)
         fault_point("after-dedicated-commit")
         if batch > before.epoch:
-            self._progress.write(self._after(before, batch, pipeline, delivered, query.late()))
+            after = self._after(before, batch, key.epoch, pipeline=pipeline, delivered=delivered, late=query.late())
+            self._progress.write(after)
         fault_point("after-dedicated-progress")
         spent = (time.perf_counter() - began) * 1000
         self._done(BatchSummary(batch, delivered.rows or 0, spent, delivered.detached))
@@ -136,12 +145,27 @@ class DedicatedCommitter:
     ) -> Delivered:
         debts: dict[str, list[SinkKey]] = defaultdict(list)
         for debt in before.debts:
-            debts[debt.sink].append(self.sinks.key(pipeline.instance, debt.epoch))
+            debts[debt.sink].append(self.sinks.owed(debt))
         gone = before.detached.get(pipeline.run, {})
         delivery = Delivery(pipeline, partial(self.sinks.for_commit, pipeline), key, debts)
         return delivery.deliver(receipts, "", lost, {s.name: gone[s.name] for s in pipeline.sinks if s.name in gone})
 
-    def _after(self, before: Progress, batch: int, pipeline: PipelineDef, delivered: Delivered, late: int) -> Progress:
+    def _with_undecided(self, before: Progress, begin: Begin, pipeline: PipelineDef) -> Progress:
+        """`before` with the debts of sinks for the newest epoch of a state that was dropped. If one of them has
+        committed it, all have promised it."""
+        if before.epoch >= 0 or begin.undecided is None:
+            return before
+        names = [sink.name for sink in pipeline.sinks]
+        key = self.sinks.key(pipeline.instance, begin.undecided)
+        if not any(self.sinks.of(pipeline, name).committed(key) for name in names):
+            return before
+        owed = {(debt.sink, debt.epoch) for debt in before.debts}
+        new = [Debt(pipeline, name, key.epoch) for name in names if (name, key.epoch) not in owed]
+        return replace(before, debts=(*before.debts, *new))
+
+    def _after(
+        self, before: Progress, batch: int, epoch: int, pipeline: PipelineDef, delivered: Delivered, late: int
+    ) -> Progress:
         counted = before.pipelines.get(str(pipeline.instance), PipelineProgress())
         counted = replace(
             counted, rows_out=counted.rows_out + (delivered.rows or 0), late=counted.late + late, epoch=batch
@@ -152,9 +176,22 @@ class DedicatedCommitter:
             before,
             epoch=batch,
             pipelines={str(pipeline.instance): counted},
-            debts=(*owed, *(Debt(pipeline, sink, batch) for sink in delivered.owed)),
+            debts=(*owed, *(Debt(pipeline, sink, epoch, sink in delivered.promised) for sink in delivered.owed)),
             detached={pipeline.run: gone} if gone else {},
         )
+
+    def settle(self) -> tuple[Debt, ...]:
+        """Try once more to commit the epochs that sinks owe. Returns those that are still owed."""
+        if not self._busy.acquire(timeout=SETTLE_SECONDS):  # a commit may hang in a sink
+            return self._progress.read().debts
+        try:
+            before = self._progress.read()
+            left = tuple(debt for debt in before.debts if not self.sinks.settled(debt))
+            if left != before.debts:
+                self._progress.write(replace(before, debts=left))
+            return left
+        finally:
+            self._busy.release()
 
     def release(self) -> None:
         """Let the feeds forget what is read and committed. Spark logs a batch as done after `commit` has returned, so

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.bridge.messages import STREAM_LANE
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StateDamaged
 from headrace.model.definitions import DEAD_LETTER, PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
 from headrace.sinks.console import ConsoleSink
 from headrace.sinks.secret_options import pipeline_for_tasks, revealed
-from headrace.sinks.sink_kind import DriverSink, SinkKey
+from headrace.sinks.sink_kind import DriverSink, EpochMark, SinkKey
 from headrace.sinks.staging import pipeline_staged_in, staged_in
 from headrace.state.progress import Debt
+
+_log = logging.getLogger(__name__)
 
 
 class DriverSinks:
@@ -69,21 +73,30 @@ class DriverSinks:
         own, and with the secrets of object stores."""
         return pipeline_for_tasks(pipeline_staged_in(pipeline, self._directory), self._reveal)
 
-    def key(self, instance: int, epoch: int, digest: str = "") -> SinkKey:
+    def key(self, instance: int, epoch: int, digest: str = "", mark: EpochMark | None = None) -> SinkKey:
         """The key of an instance's output in an epoch."""
-        return SinkKey(self._checkpoint, instance, epoch, digest)
+        return SinkKey(self._checkpoint, instance, epoch, digest=digest, mark=mark)
+
+    def owed(self, debt: Debt) -> SinkKey:
+        """The key of an epoch that a sink owes."""
+        return replace(self.key(debt.pipeline.instance, debt.epoch), promised=debt.promised)
 
     def settle(self, debt: Debt) -> None:
         """Commit an epoch that a sink owes. Raises what the sink raises."""
-        sink = self.of(debt.pipeline, debt.sink)
-        sink.commit(self.key(debt.pipeline.instance, debt.epoch), [])
+        self.of(debt.pipeline, debt.sink).commit(self.owed(debt), [])
 
-    def settled(self, debt: Debt) -> bool:
-        """Try to commit an epoch that a sink owes. True if that worked."""
-        with contextlib.suppress(HeadraceError):  # then it stays owed
+    def settled(self, debt: Debt, declared: bool = True) -> bool:
+        """Try to commit an epoch that a sink owes. True if that worked. Also true if files of the sink are damaged or
+        gone, and the pipeline is not `declared` any more: then nothing can bring the rows back."""
+        try:
             self.settle(debt)
-            return True
-        return False
+        except StateDamaged as problem:
+            if declared:
+                return False
+            _log.warning("pipeline %s was dropped, and its sink lacks rows: %s", debt.pipeline.name, problem.message)
+        except HeadraceError:  # then it stays owed
+            return False
+        return True
 
     def notes(self, pipeline: PipelineDef) -> dict[str, str]:
         """Remarks of a pipeline's sinks that fail no epoch, by sink name."""

@@ -142,7 +142,7 @@ class EpochCommit:
             found=self._found,
             delivered=self._delivered,
             quit_at_once=self._quit,
-            debts=self._debts(),
+            debts=self._debts(declared),
             letters=self._letters,
         )
         return finished.progress(self._before, declared)
@@ -173,10 +173,9 @@ class EpochCommit:
 
     def _made_key(self, instance: int) -> SinkKey:
         ending = self._found.first.ending or instance in self._closing
-        key = self._sinks.key(instance, self._epoch, self._digest)
-        if instance in self._dropped:  # what it kept may be deleted already, so nothing is written for it
-            return key
-        return replace(key, mark=EpochMark(self._watermark, ending))
+        # What a dropped one kept may be deleted already, so nothing is written for it.
+        mark = None if instance in self._dropped else EpochMark(self._watermark, ending)
+        return self._sinks.key(instance, self._epoch, self._digest, mark)
 
     def _verify(self) -> None:
         for p in self.members.values():
@@ -212,7 +211,7 @@ class EpochCommit:
         debts: dict[str, list[SinkKey]] = defaultdict(list)
         for debt in self._before.debts:
             if debt.pipeline.instance == p.instance:
-                debts[debt.sink].append(self._sinks.key(p.instance, debt.epoch))
+                debts[debt.sink].append(self._sinks.owed(debt))
         gone = self._before.detached.get(p.run, {})
         told = (self._found.failures, self._found.receipts, self._found.lost)
         silent = not any(SINKS[sink.kind].every_epoch for sink, _ in p.outlets)
@@ -227,7 +226,13 @@ class EpochCommit:
             {sink: reason for sink, reason in gone.items() if sink in names},
         )
 
-    def _debts(self) -> tuple[Debt, ...]:
+    def _debts(self, declared: set[int]) -> tuple[Debt, ...]:
         """The epochs that sinks owe after this one."""
-        new = [Debt(self.members[i], sink, self._epoch) for i, d in self._delivered.items() for sink in d.owed]
-        return (*(d for d in self._before.debts if not self._sinks.settled(d)), *new)
+        new = [
+            Debt(self.members[i], sink, self._epoch, sink in d.promised)
+            for i, d in self._delivered.items()
+            for sink in d.owed
+        ]
+        known = declared | self.members.keys()
+        old = (d for d in self._before.debts if not self._sinks.settled(d, d.pipeline.instance in known))
+        return (*old, *new)

@@ -43,6 +43,11 @@ def checkpoint_id(directory: Path, stream: str) -> str:
     return found
 
 
+def continue_checkpoint(directory: Path, checkpoint: str) -> None:
+    """Let a new, empty checkpoint write to sinks under the id of an earlier one. Its epochs must have later numbers."""
+    store_text(directory / ID, checkpoint)
+
+
 def location(checkpoint: Path) -> str:
     """`checkpoint` as a value of Spark's option checkpointLocation.
 

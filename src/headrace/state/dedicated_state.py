@@ -5,7 +5,9 @@
     <stream>/dedicated/<instance>-<fresh>/<turn>/progress.json    its newest committed batch
     <stream>/dedicated/<instance>-<fresh>/<turn>/begin.json       where it begins to read; written last
 
-`headrace.stream.dedicated_runtime` says when a new directory begins.
+`headrace.stream.dedicated_runtime` says when a new directory begins. Spark counts the batches of each from 0. In sinks
+the epochs of an instance go on from one directory to the next, under one checkpoint id: a sink then holds nothing of an
+instance that a savepoint from before does not know (`headrace.state.restore`).
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.model.definitions import PipelineDef
-from headrace.model.stored import damaged
-from headrace.state.checkpoint import CHECKPOINT
+from headrace.model.stored import damaged, stored
+from headrace.state.checkpoint import CHECKPOINT, checkpoint_id
 from headrace.state.progress import read_progress
-from headrace.state.spark_log import OFFSETS, newest_commit
+from headrace.state.spark_log import OFFSETS, newest_commit, newest_offset
 
 DEDICATED = "dedicated"
 BEGIN = "begin.json"
@@ -27,15 +29,33 @@ BEGIN = "begin.json"
 @dataclass(frozen=True, slots=True)
 class Begin:
     """Where a query without a checkpoint begins to read: the position in the feed of each stream. `skipped` rows were
-    in the feeds and are not read, because the pipeline lost its state."""
+    in the feeds and are not read, because the pipeline lost its state. Batch 0 is epoch `first` in sinks. The epoch
+    `undecided` is the newest one of a state that was dropped: some sinks may have committed it and others not."""
 
     positions: dict[str, int]
     skipped: int = 0
+    first: int = 0
+    undecided: int | None = None
 
 
 def dedicated_home(stream_directory: Path, pipeline: PipelineDef) -> Path:
     """The directory of a pipeline's query; `stream_directory` is that of its first stream."""
     return stream_directory / DEDICATED / f"{pipeline.instance}-{pipeline.fresh}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkEpochs:
+    """The epochs that a turn may have written to sinks: the checkpoint id in their keys, and the newest one."""
+
+    checkpoint: str
+    newest: int
+
+
+def sink_epochs(turn: Path, pipeline: str) -> SinkEpochs:
+    """What the sinks of a pipeline may have of a turn. Raises StateDamaged."""
+    begin = stored(Begin, turn / BEGIN) or Begin({})
+    planned = max(read_progress(turn).epoch, newest_offset(turn / CHECKPOINT))
+    return SinkEpochs(checkpoint_id(turn, pipeline), begin.first + planned)
 
 
 def lost_begin(home: Path) -> Path | None:

@@ -60,12 +60,27 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannerProgress:
+    """The part of `Progress` that the planner needs. Reading it builds no counters of pipelines, of which there may be
+    hundreds."""
+
+    epoch: int = -1
+    watermark: int | None = None
+    rows: int = 0
+    bytes: int = 0
+    closed: int = 0
+    end: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Debt:
-    """An epoch that a sink of a pipeline still has to commit: it was promised durably, and the commit failed."""
+    """An epoch that a sink of a pipeline still has to commit: it was promised durably, and the commit failed. A sink
+    without rows promises nothing, and then `promised` is false. Earlier versions did not store it."""
 
     pipeline: PipelineDef
     sink: str
     epoch: int
+    promised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +167,7 @@ def mismatch(message: str, epoch: int) -> EpochMismatch:
     )
 
 
-def lost_progress(found: Progress, epoch: int, stream_dir: Path) -> StateDamaged:
+def lost_progress(found: Progress | PlannerProgress, epoch: int, stream_dir: Path) -> StateDamaged:
     """The error for progress that is older than Spark's log. Progress is stored first, so this means lost files."""
     path = stream_dir / "progress.json"
     return StateDamaged(
@@ -165,6 +180,11 @@ def lost_progress(found: Progress, epoch: int, stream_dir: Path) -> StateDamaged
 def read_progress(stream_dir: Path) -> Progress:
     """The newest progress, or a fresh one. Raises StateDamaged."""
     return stored(Progress, stream_dir / "progress.json") or Progress()
+
+
+def read_planner_progress(stream_dir: Path) -> PlannerProgress:
+    """The newest progress, or a fresh one, as far as the planner needs it. Raises StateDamaged."""
+    return stored(PlannerProgress, stream_dir / "progress.json") or PlannerProgress()
 
 
 class ProgressView:

@@ -6,8 +6,10 @@ instances from epochs after the savepoint, visible or staged: the restored strea
 same keys, and would take an old manifest for its own. Such output is an error, or `rewind` deletes it, before the new
 directory appears. A restore that was killed can be run again: it finds the output that is still there.
 
-Pipelines that the old hub created after the savepoint have instance numbers that the savepoint does not contain. A
-restored catalog therefore continues with a random high number that no other hub uses.
+Pipelines that the old hub created or replaced after the savepoint have instance numbers that the savepoint does not
+contain. The files that they wrote count as well: the restored stream reads the same input again, for the pipeline of
+the savepoint or for one that the script creates again. A restored catalog continues with a random high number that no
+other hub uses.
 """
 
 from __future__ import annotations
@@ -22,18 +24,19 @@ from pathlib import Path
 
 from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE
-from headrace.errors import AlreadyExists, BadSavepoint, HeadraceError, SinkAhead, StateInUse
+from headrace.errors import AlreadyExists, BadSavepoint, HeadraceError, SinkAhead, StateDamaged, StateInUse
 from headrace.model.definitions import DEAD_LETTER, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import stored
 from headrace.sinks import SINKS, DriverSink, SinkKey
+from headrace.sinks.file_sink import FileSink
 from headrace.sinks.secret_options import revealed
 from headrace.sinks.staging import staged_in
 from headrace.state.catalog import Catalog, CatalogFile
-from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, relocate
-from headrace.state.dedicated_state import DEDICATED, dedicated_home, newest_turn
+from headrace.state.checkpoint import CHECKPOINT, relocate
+from headrace.state.dedicated_state import DEDICATED, dedicated_home, newest_turn, sink_epochs
+from headrace.state.progress import read_progress, write_progress
 from headrace.state.savepoints import READABLE_FORMATS, Savepoint, copy_tree, finish, half_of
-from headrace.state.spark_log import OFFSETS
 from headrace.state.state_dir import SAVEPOINTS, STREAMS, StateDir, write_version
 
 
@@ -93,6 +96,7 @@ def _restore(
             relocate(half / STREAMS / cut.directory / CHECKPOINT, place)
             for own in (half / STREAMS / cut.directory / DEDICATED).glob(f"*/*/{CHECKPOINT}"):
                 relocate(own, place.parent / own.relative_to(half / STREAMS / cut.directory))
+            _forget_promises(half / STREAMS / cut.directory)
         CatalogFile(half, file.vault).save(_counting_elsewhere(catalog))
         write_version(half)
         fault_point("restore-copied")
@@ -135,6 +139,15 @@ def _counting_elsewhere(catalog: Catalog) -> Catalog:
     return replace(catalog, next_instance=catalog.next_instance + 1 + secrets.randbits(48))
 
 
+def _forget_promises(directory: Path) -> None:
+    """Sinks may have committed what they owed at the time of the savepoint, and forgotten the promises since."""
+    for path in (directory, *directory.glob(f"{DEDICATED}/*/*")):
+        with contextlib.suppress(StateDamaged):  # the stream says so, with the path, when it is opened
+            progress = read_progress(path)
+            if any(debt.promised for debt in progress.debts):
+                write_progress(path, replace(progress, debts=tuple(replace(d, promised=False) for d in progress.debts)))
+
+
 def _remove_halves(state_dir: Path) -> None:
     """Delete the unfinished copies of killed restores."""
     for half in state_dir.absolute().parent.glob(".*"):
@@ -148,14 +161,21 @@ def _ahead(
     """The sinks with output written after the savepoint: name, number of files, sink, and the key of the savepoint.
     `opened` closes the sinks."""
     for cut in facts.cuts:
+        seen: set[tuple[str, int]] = set()
         for instance, definition, output in _written(catalog, cut.stream):
             key = SinkKey(cut.checkpoint, instance, cut.epoch)
             placed = staged_in(definition, savepoint / STREAMS / cut.directory)
             sink = SINKS[definition.kind].driver(revealed(placed, file.vault.reveal), output)
             opened.callback(sink.close)
-            if found := sink.ahead(key):
-                yield definition.name, found, sink, key
-        yield from _dedicated_ahead(savepoint / STREAMS / cut.directory, file, catalog, cut.stream, opened)
+            # A pipeline that was created or replaced after the savepoint has another instance.
+            others = sink.instances(key) if isinstance(sink, FileSink) else set()
+            for one in sorted({instance} | others):
+                if (definition.name, one) not in seen and (found := sink.ahead(replace(key, instance=one))):
+                    yield definition.name, found, sink, replace(key, instance=one)
+                seen.add((definition.name, one))
+        yield from _dedicated_ahead(
+            savepoint / STREAMS / cut.directory, file, catalog=catalog, stream=cut.stream, opened=opened
+        )
 
 
 def _dedicated_ahead(
@@ -169,9 +189,8 @@ def _dedicated_ahead(
         turn = newest_turn(home)
         if pipeline.program.dedicated is None or pipeline.program.stream.lower() != stream.lower() or turn < 0:
             continue
-        state = home / str(turn)
-        planned = max((int(p.name) for p in (state / CHECKPOINT / OFFSETS).glob("*") if p.name.isdigit()), default=-1)
-        key = SinkKey(checkpoint_id(state, pipeline.name), pipeline.instance, planned)
+        known = sink_epochs(home / str(turn), pipeline.name)
+        key = SinkKey(known.checkpoint, pipeline.instance, known.newest)
         for definition in pipeline.sinks:
             sink = SINKS[definition.kind].driver(
                 revealed(staged_in(definition, home), file.vault.reveal), pipeline.program.output

@@ -51,6 +51,11 @@ def newest_commit(checkpoint: Path) -> int:
     return [-1, *_entries(checkpoint / COMMITS)][-1]
 
 
+def newest_offset(checkpoint: Path) -> int:
+    """The newest batch that Spark has planned. -1 before the first."""
+    return [-1, *_entries(checkpoint / OFFSETS)][-1]
+
+
 def mend_logs(checkpoint: Path, committed: int) -> None:
     """Delete the newest entries if they are torn, and commit entries without offsets. Called before a query starts.
 
@@ -62,7 +67,7 @@ def mend_logs(checkpoint: Path, committed: int) -> None:
             newest = checkpoint / name / str(entries[-1])
             if not _whole(newest, lines):
                 _remove(newest, "is torn")
-    planned = [-1, *_entries(checkpoint / OFFSETS)][-1]
+    planned = newest_offset(checkpoint)
     for entry in _entries(checkpoint / COMMITS):
         if entry > planned:
             _remove(checkpoint / COMMITS / str(entry), "has no offsets")

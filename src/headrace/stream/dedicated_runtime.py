@@ -2,7 +2,8 @@
 
 `headrace.state.dedicated_state` has the names of its files. A pipeline that loses its state (STOP NOW, START after a
 failure) gets a new number `fresh`, a new directory with that number, and a new position in its feeds; the old directory
-is deleted. So a crash in between never leaves a query with half of its state.
+is deleted. So a crash in between never leaves a query with half of its state. What its sinks owe of the old state, or
+have committed in part, they still get.
 
 At the end of a finite source the query closes all windows, and its watermark moves to the end of time. Every later row
 would be late, so the query reads nothing after that end. If more rows arrive, a new `turn` begins there, without state:
@@ -25,18 +26,20 @@ from headrace.errors import HeadraceError
 from headrace.model.definitions import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
-from headrace.state.checkpoint import CHECKPOINT, checkpoint_id
+from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkpoint
 from headrace.state.dedicated_state import (
     BEGIN,
     Begin,
+    SinkEpochs,
     dedicated_home,
     delete_earlier_turns,
     lost_begin,
     newest_turn,
     require_whole_turns,
+    sink_epochs,
 )
 from headrace.state.plans import PlanStore
-from headrace.state.progress import Progress, read_progress, write_progress
+from headrace.state.progress import Debt, Progress, read_progress, write_progress
 from headrace.state.spark_log import feeds_closed, newest_commit
 from headrace.stream.host import OnEnd, Query
 from headrace.stream.supervisor import QuerySupervisor
@@ -44,6 +47,9 @@ from headrace.stream.supervisor import QuerySupervisor
 if TYPE_CHECKING:
     from headrace.spark.dedicated_committer import BatchSummary, DedicatedCommitter
     from headrace.spark.dedicated_frame import FeedPlace
+
+
+SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +136,38 @@ class DedicatedRuntime:
                 for other in others:
                     log.unregister(other)
                 log.trim()
-            self._begin_turn(0, Begin(begin, skipped))
-            for old in self.home.parent.glob(f"{self.pipeline.instance}-*"):
-                if old != self.home:
-                    shutil.rmtree(old, ignore_errors=True)
+            dropped = self._dropped_states()
+            known = self._known_to_sinks(dropped[-1]) if dropped else None
+            if known is None:
+                self._begin_turn(0, Begin(begin, skipped), None)
+            else:
+                written = None if known.newest < 0 else known.newest
+                first = Begin(begin, skipped, known.newest + 1, written)
+                self._begin_turn(0, first, known.checkpoint, self._debts(dropped[-1]))
+            for old in dropped:
+                shutil.rmtree(old, ignore_errors=True)
 
-    def _begin_turn(self, turn: int, begin: Begin) -> None:
+    def _dropped_states(self) -> list[Path]:
+        """The directories of earlier states, which are dropped. The newest is the last."""
+        found = [p for p in self.home.parent.glob(f"{self.pipeline.instance}-*") if p != self.home]
+        return sorted(found, key=lambda p: int(number) if (number := p.name.rpartition("-")[2]).isdigit() else -1)
+
+    def _known_to_sinks(self, dropped: Path) -> SinkEpochs | None:
+        """What sinks may have of a state that is dropped. None if nothing, or if its files are damaged: a new state
+        begins all the same, under a checkpoint id of its own."""
+        with contextlib.suppress(HeadraceError):
+            turn = newest_turn(dropped)
+            return sink_epochs(dropped / str(turn), self.pipeline.name) if turn >= 0 else None
+        return None
+
+    def _debts(self, dropped: Path) -> tuple[Debt, ...]:
+        """The epochs that sinks still owe of a state that is dropped."""
+        with contextlib.suppress(HeadraceError):
+            return read_progress(dropped / str(newest_turn(dropped))).debts
+        return ()
+
+    def _begin_turn(self, turn: int, begin: Begin, checkpoint: str | None, debts: tuple[Debt, ...] = ()) -> None:
+        """Make the directory of a turn. It writes to sinks under `checkpoint`, or under a new id."""
         directory = self.home / str(turn)
         shutil.rmtree(directory, ignore_errors=True)
         with state_errors(directory):
@@ -143,6 +175,10 @@ class DedicatedRuntime:
         if turn:
             before = read_progress(self.home / str(turn - 1))
             write_progress(directory, Progress(pipelines=before.pipelines, detached=before.detached))
+        elif debts:
+            write_progress(directory, Progress(debts=debts))
+        if checkpoint is not None:
+            continue_checkpoint(directory, checkpoint)
         checkpoint_id(directory, self.pipeline.name)
         store(directory / BEGIN, begin)
         delete_earlier_turns(self.home)
@@ -171,8 +207,10 @@ class DedicatedRuntime:
                 turn = newest_turn(self.home) + 1
                 before = stored(Begin, self.directory / BEGIN)
                 skipped = 0 if before is None else before.skipped
-                self._begin_turn(turn, Begin(self._positions(), skipped))
-                self.committer.moved(self.directory, checkpoint_id(self.directory, self.pipeline.name))
+                known = sink_epochs(self.directory, self.pipeline.name)
+                begin = Begin(self._positions(), skipped, known.newest + 1)
+                self._begin_turn(turn, begin, known.checkpoint)
+                self.committer.moved(self.directory, known.checkpoint)
 
     def tend(self) -> None:
         """Restart the query if there is input after the end that it has read. Called at intervals while it runs."""
@@ -184,9 +222,9 @@ class DedicatedRuntime:
         """Delete everything that it keeps on disk, with its feeds. No task of its streams may run for it any more."""
         self.close()
         with contextlib.suppress(HeadraceError):  # damaged: then the notes that sinks keep beside their output stay
-            newest = self.progress.epoch
-            if newest >= 0:
-                self.committer.sinks.forget([self.pipeline], newest + 1)
+            known = sink_epochs(self.directory, self.pipeline.name)
+            if known.newest >= 0:
+                self.committer.sinks.forget([self.pipeline], known.newest + 1)
         for log in self.feeds().values():
             shutil.rmtree(log.directory, ignore_errors=True)
             remove_empty(log.directory.parent)
@@ -242,6 +280,15 @@ class DedicatedRuntime:
             time.sleep(min(0.1, left))
         return False
 
+    def settle(self, timeout: float) -> bool:
+        """Wait until no sink owes an epoch. True if that happened in time."""
+        deadline = time.monotonic() + timeout
+        while self.progress.debts and self.committer.settle():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(SETTLE_SECONDS)
+        return True
+
     def _reached(self, ends: dict[str, int]) -> bool:
         """True if these positions are read, and windows are closed if they are the end of all inputs."""
         begin = stored(Begin, self.directory / BEGIN) or Begin({})
@@ -268,7 +315,9 @@ class DedicatedRuntime:
         begin = stored(Begin, directory / BEGIN) or Begin({})
         places = {s: FeedPlace(log.directory, begin.positions.get(s, 0)) for s, log in self.feeds().items()}
         run = self._host.launch_dedicated(
-            DedicatedRequest(directory, self.committer, places, lambda: self.pipeline, on_end, self.tend)
+            DedicatedRequest(
+                directory, self.committer, places=places, pipeline=lambda: self.pipeline, on_end=on_end, tend=self.tend
+            )
         )
         self._run = run
         return run

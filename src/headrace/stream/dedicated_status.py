@@ -57,7 +57,7 @@ def dedicated_counts(pipeline: PipelineDef, state_directory: Path) -> DedicatedC
         return DedicatedCounts()
     counted = progress.pipelines.get(str(pipeline.instance), PipelineProgress())
     skipped = 0 if begin is None else begin.skipped
-    return DedicatedCounts(counted.rows_out, waiting, dropped, skipped, counted.late)
+    return DedicatedCounts(counted.rows_out, waiting, dropped=dropped, skipped=skipped, late=counted.late)
 
 
 @dataclass(frozen=True, slots=True)

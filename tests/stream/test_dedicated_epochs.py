@@ -1,0 +1,189 @@
+"""What sinks hold of a pipeline on the dedicated host, when its query begins again without its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.base.durable import private_directory
+from headrace.errors import SinkFailed, StateDamaged
+from headrace.model.definitions import PipelineDef, SinkDef
+from headrace.sinks import SINKS
+from headrace.sinks.delivery import stage
+from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.spark import dedicated_committer
+from headrace.state.dedicated_state import BEGIN, newest_turn, sink_epochs
+from headrace.stream.dedicated_runtime import DedicatedRuntime
+from tests.ring0.tasks import N, stateless
+from tests.stream.test_dedicated_damage import Host
+
+OFFSETS = 'v1\n{{}}\n{{"stream": "s", "position": {}, "closed": {}}}\n'
+QUERY: Any = SimpleNamespace(current=lambda: True, late=lambda: 0)
+
+
+@pytest.fixture(autouse=True)
+def rows_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of a batch are a list of numbers."""
+
+    def write(
+        rows: list[int], pipeline: PipelineDef, key: SinkKey, lost: dict[str, str], in_tasks: bool
+    ) -> dict[str, list[Staged]]:
+        table = pa.table({"n": pa.array(rows, pa.int32())})
+        return {name: [receipt] for name, receipt in stage(pipeline.sinks, table, key, lost)}
+
+    monkeypatch.setattr(dedicated_committer, "write_output", write)
+
+
+class Rig:
+    """A pipeline with the sinks `a` and `b`, and the runtime that its declaration has now."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        sinks = tuple(SinkDef(n, "jsonl", {"path": str(root / n), "retries": "0"}) for n in ("a", "b"))
+        self.pipeline = PipelineDef("p", 1, sinks, stateless(1, N).program, 1)
+        self.runtime = self._made()
+
+    def _made(self) -> DedicatedRuntime:
+        runtime = DedicatedRuntime(self.pipeline, lambda stream: self.root / "streams" / stream, Host())
+        runtime.start()
+        return runtime
+
+    def lose_state(self) -> None:
+        """As STOP PIPELINE ... NOW and START do."""
+        self.runtime.close()
+        self.pipeline = replace(self.pipeline, fresh=self.pipeline.fresh + 1)
+        self.runtime = self._made()
+
+    def batch(self, number: int, *rows: int, closed: bool = False) -> None:
+        """A batch as Spark runs it."""
+        checkpoint = self.runtime.directory / "checkpoint"
+        for log in ("offsets", "commits"):
+            private_directory(checkpoint / log)
+        (checkpoint / "offsets" / str(number)).write_text(OFFSETS.format(0, str(closed).lower()))
+        given: Any = list(rows)
+        self.runtime.committer.commit(given, number, self.pipeline, QUERY)
+        (checkpoint / "commits" / str(number)).write_text("v1\n{}")
+
+    def shown(self, name: str) -> list[int]:
+        parts = (self.root / name).glob("part-*")
+        return sorted(int(line[5:-1]) for part in parts for line in part.read_text().splitlines())
+
+    def saved(self) -> SinkKey:
+        """What a savepoint that is taken now knows of the sinks."""
+        known = sink_epochs(self.runtime.directory, "p")
+        return SinkKey(known.checkpoint, 1, known.newest)
+
+    def ahead(self, saved: SinkKey) -> int:
+        """As restoring a savepoint asks, before it allows to write the same rows again."""
+        return SINKS["jsonl"].driver(self.pipeline.sinks[0], self.pipeline.program.output).ahead(saved)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    found = Rig(tmp_path)
+    yield found
+    found.runtime.close()
+
+
+def test_a_savepoint_sees_what_a_later_turn_has_written(rig: Rig) -> None:
+    rig.batch(0, 1)
+    rig.batch(1, 2, closed=True)
+    saved = rig.saved()
+    assert rig.ahead(saved) == 0
+    rig.runtime.supervisor.bounce()
+    assert newest_turn(rig.runtime.home) == 1
+    rig.batch(0, 3)
+    assert rig.shown("a") == rig.shown("b") == [1, 2, 3]
+    assert rig.ahead(saved) > 0
+
+
+def test_a_savepoint_sees_what_was_written_after_the_state_was_dropped(rig: Rig) -> None:
+    rig.batch(0, 1)
+    saved = rig.saved()
+    rig.lose_state()
+    assert rig.ahead(saved) == 0
+    rig.batch(0, 2)
+    rig.batch(1, 3)
+    assert rig.shown("a") == rig.shown("b") == [1, 2, 3]
+    assert rig.ahead(saved) > 0
+
+
+def test_an_epoch_that_one_sink_has_comes_to_the_other_although_the_state_is_dropped(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.batch(0, 1)
+    real = type(rig.runtime.committer.sinks.of(rig.pipeline, "b")).commit
+
+    def broken(sink: Any, key: SinkKey, staged: list[Staged]) -> int:
+        if sink.paths.sink == "b":
+            raise SinkFailed("b cannot commit")
+        return real(sink, key, staged)
+
+    owner = next(k for k in type(rig.runtime.committer.sinks.of(rig.pipeline, "b")).__mro__ if "commit" in vars(k))
+    monkeypatch.setattr(owner, "commit", broken)
+    with pytest.raises(SinkFailed):
+        rig.batch(1, 2)
+    monkeypatch.setattr(owner, "commit", real)
+    assert (rig.shown("a"), rig.shown("b")) == ([1, 2], [1])
+    rig.lose_state()
+    rig.batch(0, 3)
+    assert rig.shown("a") == rig.shown("b") == [1, 2, 3]
+
+
+def test_what_a_sink_owes_is_written_without_another_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Stream.sync` waits for it."""
+    options = {"path": str(rig.root / "b"), "retries": "0", "on_failure": "detach"}
+    rig.pipeline = replace(rig.pipeline, sinks=(rig.pipeline.sinks[0], SinkDef("b", "jsonl", options)))
+    sink: Any = rig.runtime.committer.sinks.of(rig.pipeline, "b")
+
+    def broken(key: SinkKey, staged: list[Staged]) -> int:
+        raise SinkFailed("b cannot commit")
+
+    monkeypatch.setattr(sink, "commit", broken)
+    rig.batch(0, 1)
+    assert [debt.promised for debt in rig.runtime.progress.debts] == [True]
+    assert not rig.runtime.settle(0.1)
+    monkeypatch.undo()
+    assert rig.runtime.settle(0.1)
+    assert rig.runtime.progress.debts == ()
+    assert rig.shown("a") == rig.shown("b") == [1]
+
+
+def test_an_epoch_that_no_sink_has_is_dropped_with_the_state(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner: Any = next(
+        k for k in type(rig.runtime.committer.sinks.of(rig.pipeline, "b")).__mro__ if "promise" in vars(k)
+    )
+    real = owner.promise
+
+    def broken(sink: Any, key: SinkKey, staged: list[Staged]) -> None:
+        if sink.paths.sink == "b":
+            raise KeyboardInterrupt
+        real(sink, key, staged)
+
+    monkeypatch.setattr(owner, "promise", broken)
+    with pytest.raises(KeyboardInterrupt):  # the hub dies when one sink has promised
+        rig.batch(0, 1)
+    monkeypatch.setattr(owner, "promise", real)
+    rig.lose_state()
+    rig.batch(0, 2)
+    rig.batch(1, 3)
+    rig.batch(2, 4)
+    assert rig.shown("a") == rig.shown("b") == [2, 3, 4]
+    assert not list((rig.root / "a" / "_headrace" / "manifests").glob("*.promise"))
+
+
+def test_a_lost_begin_stops_the_commit(rig: Rig) -> None:
+    rig.batch(0, 1)
+    (rig.runtime.directory / BEGIN).unlink()
+    directory = rig.runtime.home / "0"
+    (directory / "checkpoint" / "offsets" / "1").write_text(OFFSETS.format(0, "false"))
+    given: Any = [2]
+    with pytest.raises(StateDamaged, match=r"begin\.json"):
+        rig.runtime.committer.commit(given, 1, rig.pipeline, QUERY)
+    assert rig.shown("a") == [1]
