@@ -18,11 +18,12 @@ from headrace.spark import python
 from headrace.spark.python import SERVER, PreloadedPython, preloaded_python, worker_python
 
 PROGRAM = """
-import json, os, sys, time
+import gc, json, os, sys, time
 if sys.argv[1:2] == ["sleep"]:
     print(os.getpid(), flush=True)
     time.sleep(60)
-facts = {"arguments": sys.argv[1:], "loaded": "duckdb" in sys.modules, "name": os.environ.get("NAME"),
+facts = {"arguments": sys.argv[1:], "loaded": "duckdb" in sys.modules,
+         "frozen": gc.get_freeze_count() > 50_000, "name": os.environ.get("NAME"),
          "hash": hash("a"), "directory": os.getcwd(), "through": sys.stdout.write_through,
          "files": [n for n in range(3, 64) if os.path.lexists(f"/proc/self/fd/{n}")],
          "threads": len(os.listdir("/proc/self/task")), "input": sys.stdin.read(), "pid": os.getpid()}
@@ -59,6 +60,7 @@ def test_a_forked_process_has_its_own_command_line_files_and_environment(
     )
     ours, theirs = json.loads(forked.stdout), json.loads(started.stdout)
     assert ours.pop("loaded") and not theirs.pop("loaded")
+    assert ours.pop("frozen") and not theirs.pop("frozen")
     assert ours.pop("pid") != theirs.pop("pid")
     assert ours == theirs and ours["input"] == "given"
     assert forked.returncode == started.returncode == 3
@@ -152,3 +154,16 @@ def test_other_command_lines_are_not_forked(server: PreloadedPython) -> None:
     program = "import sys; print('duckdb' in sys.modules, sys.argv[1:])"
     found = subprocess.run([worker_python(), "-c", program, "a b"], capture_output=True, text=True, check=True)
     assert found.stdout == "False ['a b']\n"
+
+
+def test_sparks_workers_do_not_walk_loaded_modules_when_they_collect_garbage() -> None:
+    """Spark's worker collects garbage after every task. The daemon must freeze what it loaded before it forks one."""
+    program = (
+        "import gc, runpy\n"
+        "run = runpy.run_module\n"
+        "runpy.run_module = lambda name, **_: print(name, gc.get_freeze_count())\n"
+        "run('headrace.spark.daemon', run_name='__main__')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    name, frozen = ran.stdout.split()
+    assert name == "pyspark.daemon" and int(frozen) > 50_000

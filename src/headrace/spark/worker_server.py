@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import gc
 import json
 import os
 import runpy
@@ -39,7 +40,8 @@ KILL_SECONDS = 5.0
 
 
 def preload() -> None:
-    """Import what the processes need, and load the compiled kernels. Starts no thread."""
+    """Import what the processes need, and load the compiled kernels. Starts no thread. What is loaded is frozen: it
+    never becomes garbage, and forked processes need not walk it when they collect garbage."""
     import pandas  # noqa: F401
     import pyspark.sql.streaming
     import pyspark.worker  # noqa: F401
@@ -52,6 +54,7 @@ def preload() -> None:
     warm.load()
     rows.warm()
     merging.warm()
+    gc.freeze()
 
 
 class WorkerServer:
