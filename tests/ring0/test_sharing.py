@@ -53,6 +53,23 @@ def test_a_filter_that_several_passes_have_is_evaluated_once(asked: list[str]) -
     assert sum("c1 > 3" in sql for sql in asked) == 1
 
 
+def test_one_statement_filters_for_all_pipelines_that_only_select_columns(asked: list[str]) -> None:
+    """One of them keeps no row, and one has no filter."""
+    filters = ["c1 > 30", "c1 % 3 = 1", "c1 > 1000", None, "c2 IS NULL OR c2 > 15"]
+    pipelines = [stateless(i + 1, WORD, N, X, where=text) for i, text in enumerate(filters)]
+    together = task(pipelines, RECORDS)
+    assert sum("FROM rows" in sql for sql in asked) == 1
+    alone = [task([pipeline], RECORDS).of(pipeline) for pipeline in pipelines]
+    assert [together.of(pipeline) for pipeline in pipelines] == alone
+
+
+def test_a_filter_that_fails_stops_only_its_own_pipeline() -> None:
+    pipelines = [stateless(1, WORD, where="c1 > 30"), stateless(2, WORD, where="error('no') IS NULL")]
+    together = task(pipelines, RECORDS)
+    assert together.of(pipelines[0]) == task([pipelines[0]], RECORDS).of(pipelines[0])
+    assert list(together.errors) == [2]
+
+
 def test_the_messages_of_a_pipeline_do_not_depend_on_others_with_the_same_filter() -> None:
     together = task(PIPELINES, RECORDS)
     for pipeline in PIPELINES:

@@ -7,7 +7,7 @@ group by it: its *code* is the number of its value among those of the batch, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from headrace.base.arrays import Ints
 from headrace.bridge.buckets import NULL_HASH, Hashes, column_hashes
 from headrace.bridge.kernels import folds as k
 from headrace.exec import duck
-from headrace.model.program import Meaning
+from headrace.model.program import Meaning, Window
 from headrace.ring0.fold_program import FoldKey, FoldProgram, FoldStep, RowCondition, is_column
 
 S = TypeVar("S", bound=np.generic)
@@ -64,6 +64,15 @@ class KeyCodes:
         return np.append(_integers(self._values), 0)
 
 
+class EventTimes(NamedTuple):
+    """The event times of a batch, which rows have one (None if all do), and the lowest and highest; None without
+    any."""
+
+    values: Ints
+    valid: TimedRows | None
+    bounds: tuple[int, int] | None
+
+
 class FoldColumns:
     """The columns of one batch for some passes. Making one raises what an expression raises, and CannotFold."""
 
@@ -77,6 +86,8 @@ class FoldColumns:
         self._codes: dict[ConditionalSql, KeyCodes] = {}
         self._numbers: dict[ConditionalSql, int] = {}
         self._masked: dict[ConditionalSql, int] = {}
+        self._times: EventTimes | None = None
+        self._windows: dict[tuple[int, int], tuple[Ints, Ints, int]] = {}
         programs = [member for members in passes for member in members]
         self._flags = {f: i for i, f in enumerate(dict.fromkeys(p.filter for p in programs if p.filter is not None))}
         self._made = self._evaluated(meaning, passes)
@@ -120,11 +131,28 @@ class FoldColumns:
         name = _named(step.argument, program.guard)
         return self._numbers.get(name, 0), self._masked[name]
 
-    def times(self) -> tuple[Ints, TimedRows | None]:
-        """The event times, and which rows have one; None if all do."""
-        column = self._column(TIME)
-        valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
-        return _integers(column), valid
+    def times(self) -> EventTimes:
+        """The event times, read once for all passes."""
+        if self._times is None:
+            column = self._column(TIME)
+            valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+            values = _integers(column)
+            timed = values if valid is None else values[valid]
+            bounds = (int(timed.min()), int(timed.max())) if len(timed) else None
+            self._times = EventTimes(values, valid, bounds)
+        return self._times
+
+    def windowed(self, window: Window, times: EventTimes, low: int, high: int) -> tuple[Ints, Ints, int]:
+        """The number of each row's window, counted from that of the lowest event time, the start of the window, and
+        how many windows there are up to that of the highest. Computed once for all passes with this window."""
+        key = (window.offset, window.slide)
+        found = self._windows.get(key)
+        if found is None:
+            starts = times.values - np.mod(times.values - window.offset, window.slide)
+            earliest = low - (low - window.offset) % window.slide
+            size = (high - earliest) // window.slide + 1
+            found = self._windows[key] = ((starts - earliest) // window.slide, starts, size)
+        return found
 
     def codes(self, key: FoldKey, guard: RowCondition) -> KeyCodes:
         """The codes of a key, in a pass with this guard."""

@@ -49,7 +49,7 @@ def run_folded(
     done: dict[int, Exception | None] = {}
     for meaning, found in alike.items():
         for together in _in_statements(found, rows.num_rows):
-            done |= _run(runners, meaning, together, rows, known, watermark)
+            done |= _run(runners, meaning, passes=together, rows=rows, known=known, watermark=watermark)
     return done
 
 
@@ -81,8 +81,10 @@ def _run(
         columns = FoldColumns(meaning, rows, [[program for _, program in members] for _, members in passes], known)
     except Exception:  # some expression fails on some row, or has values that the kernels do not know
         # The other passes need not suffer from it. DuckDB runs the one that fails, and shows why.
-        alone = [_run(runners, meaning, [one], rows, known, watermark) for one in passes] if len(passes) > 1 else []
-        return {instance: problem for done in alone for instance, problem in done.items()}
+        alone: dict[int, Exception | None] = {}
+        for one in passes if len(passes) > 1 else []:
+            alone |= _run(runners, meaning, passes=[one], rows=rows, known=known, watermark=watermark)
+        return alone
     members = sum(len(members) for _, members in passes)
     spent = (time.perf_counter() - began) / max(1, members)
     done: dict[int, Exception | None] = {}
@@ -90,7 +92,7 @@ def _run(
         began = time.perf_counter()
         lanes = [runners[instance].pipeline.lane for instance, _ in found]
         try:
-            shares = fold(columns, [program for _, program in found], lanes, rule, watermark)
+            shares = fold(columns, [program for _, program in found], lanes=lanes, rule=rule, watermark=watermark)
         except CannotFold:  # its values are not those that the kernels know, so DuckDB aggregates
             continue
         except Exception:  # a defect of ours: DuckDB gives the same rows, only slower

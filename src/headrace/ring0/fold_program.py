@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -73,6 +74,7 @@ class FoldProgram:
         return None if self.filter is None else (self.filter,)
 
 
+@lru_cache(maxsize=4096)
 def is_column(sql: str) -> bool:
     """Whether an expression is just a column of the relation `rows`. Reading it never fails."""
     return _COLUMN.fullmatch(sql) is not None

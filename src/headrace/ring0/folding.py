@@ -100,18 +100,14 @@ def _marks(columns: FoldColumns, program: FoldProgram, keys: Sequence[KeyCodes])
     marks = starts = np.zeros(columns.rows, np.int64)
     valid = None
     if program.window is not None and columns.rows:
-        times, valid = columns.times()
-        timed = times if valid is None else times[valid]
-        if not len(timed):
+        times = columns.times()
+        if times.bounds is None:
             return np.full(columns.rows, -1, np.int64), starts, 1
-        low, high = int(timed.min()), int(timed.max())
+        low, high = times.bounds
         if low < -_FAR or high > _FAR:
             raise CannotFold("an event time is too far away")
-        window = program.window
-        starts = times - np.mod(times - window.offset, window.slide)
-        earliest = low - (low - window.offset) % window.slide
-        marks = (starts - earliest) // window.slide
-        size = (high - earliest) // window.slide + 1
+        valid = times.valid
+        marks, starts, size = columns.windowed(program.window, times, low, high)
     for key in keys:
         count = max(1, key.count)
         size *= count
@@ -250,7 +246,12 @@ class _ShareWriter:
                 entries = []
                 for (bucket, start, until), n, length in zip(groups.pieces, rows[m], lengths[m], strict=True):
                     if n:
-                        entries.append((bucket, PackEntry(lanes[m], start, until, n, bytes(whole[at : at + length]))))
+                        entries.append(
+                            (
+                                bucket,
+                                PackEntry(lanes[m], start, end=until, rows=n, payload=bytes(whole[at : at + length])),
+                            )
+                        )
                         at += length
                 yield FoldedShare(entries, late[m])
             first = end

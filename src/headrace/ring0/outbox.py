@@ -42,7 +42,7 @@ class Outbox:
     def row(self, instance: int, bucket: int, kind: MessageKind, payload: bytes) -> Row:
         """The next message, to one lane."""
         self.seq += 1
-        return Row(instance, bucket, self.given.task, self.seq, int(kind), payload)
+        return Row(instance, bucket, task=self.given.task, seq=self.seq, kind=int(kind), payload=payload)
 
     def report(self, report: TaskReport) -> Row:
         """The task's report to the driver."""

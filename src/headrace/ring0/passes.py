@@ -19,6 +19,7 @@ from headrace.ring0.failing_rows import PlaceOf, explained
 from headrace.ring0.filters import evaluate, in_common, using
 from headrace.ring0.fold_passes import run_folded
 from headrace.ring0.fold_program import fold_program
+from headrace.ring0.projecting import run_projected
 from headrace.ring0.projection import projection_of
 from headrace.ring0.runner import Runner
 from headrace.ring0.task_input import TaskInput
@@ -76,7 +77,9 @@ class Passes:
         together = {i for members in passes for i in members}
         passes += [[i] for i, batch in batches.items() if batch is rows and i not in together]
         flagged, known = self._filters_in_common(passes, rows)
-        for instance, problem in run_folded(self.runners, passes, flagged, known, self.watermark).items():
+        for instance, problem in run_folded(
+            self.runners, passes, rows=flagged, known=known, watermark=self.watermark
+        ).items():
             del batches[instance]
             if problem is not None:
                 self.fail(instance, problem)
@@ -85,6 +88,11 @@ class Passes:
             if len(members) > 1 and self._feed_family([self.runners[i] for i in members], flagged, known):
                 for instance in members:
                     del batches[instance]
+        whole = [instance for instance, own in batches.items() if own is rows]
+        for instance, problem in run_projected(self.runners, whole, flagged, known).items():
+            del batches[instance]
+            if problem is not None:
+                self.fail(instance, problem)
         for instance, own in batches.items():
             try:
                 if own is rows:
@@ -93,7 +101,7 @@ class Passes:
                     self.runners[instance].feed(own)
             except Exception as problem:
                 program = self.runners[instance].pipeline.program
-                self.fail(instance, explained(problem, program, self.schema, own, self.place_of))
+                self.fail(instance, explained(problem, program, schema=self.schema, rows=own, place_of=self.place_of))
 
     def _filters_in_common(self, passes: list[list[int]], rows: pa.Table) -> tuple[pa.Table, dict[str, str]]:
         """The batch with the results of the filters that several passes have in common. Their pipelines share the

@@ -81,12 +81,16 @@ class Runner:
         program, late = self.pipeline.program, 0
         for piece in in_pieces(ring0.growth, program.meaning, "rows", rows):
             if program.ring1 is None:
-                self._keep(project_rows(ring0.outputs, ring0.filter, program.meaning, piece))
-                if self._bytes >= STAGE_BYTES:
-                    self._stage()
+                self.take_projected(project_rows(ring0.outputs, ring0.filter, program.meaning, piece))
             else:
                 late += self._fold(aggregate_rows(ring0, program.meaning, piece, self.watermark))
         return late
+
+    def take_projected(self, table: pa.Table) -> None:
+        """Keep output rows of one batch."""
+        self._keep(table)
+        if self._bytes >= STAGE_BYTES:
+            self._stage()
 
     def take(self, folded: Aggregated, rows: pa.Table, cut: PartialsCut | None = None) -> None:
         """Keep the partial aggregates of one batch, and write its late rows to the sink for them. `cut` says how the

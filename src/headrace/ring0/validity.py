@@ -59,6 +59,8 @@ class Judge:
     def __call__(self, pipeline: PipelineDef, rows: pa.Table, rejected: BadRecords, cells: BadRecords) -> Judged:
         """The rows that one pipeline gets of a batch. `rejected` are records that are no row for any pipeline, and
         `cells` the bad values in `rows`. Under `fail` it raises BadRecordFailure for the first of them."""
+        if not len(cells) and not (self.policy == "fail" and len(rejected)):  # nearly all batches, once per pipeline
+            return Judged(rows, 0, np.zeros(0, dtype=bool))
         mine = self._in_view(pipeline, cells)
         touched = np.zeros(rows.num_rows, dtype=bool)  # rows with a bad value of this pipeline
         touched[cells.rows if mine.all() else cells.rows[mine]] = True

@@ -72,7 +72,7 @@ class LaneInput:
 
     def received(self, rows: int) -> Traffic:
         """The messages that arrived, with `rows` partial aggregates in them."""
-        return Traffic(len(self.events), rows, self.tasks, self.tasks, len(self.ends))
+        return Traffic(len(self.events), rows, watermarks=self.tasks, barriers=self.tasks, ends=len(self.ends))
 
     def step(self, events: pa.Table) -> LaneStep:
         """The lane's next step with these partial aggregates."""
@@ -100,7 +100,7 @@ def run_lane(lane: int, bucket: int, messages: list[Row], store: Store, raised: 
         barrier=barrier,
         watermark=watermark_after(epochs),
         tasks=len(epochs),
-        events=[PackEntry(lane, 0, 0, 0, m.payload) for m in messages if m.kind == MessageKind.EVENTS],
+        events=[PackEntry(lane, 0, end=0, rows=0, payload=m.payload) for m in messages if m.kind == MessageKind.EVENTS],
         ends=[decode(LaneEnd, m.payload) for m in messages if m.kind == MessageKind.EOF],
         staging=epochs[0].staging,
     )
@@ -143,7 +143,9 @@ def run_pool(bucket: int, messages: list[Row], store: Store, raised: Raised) -> 
         reports.append(report)
     pool.settle()
     if reports:
-        rows.append(Row(POOL, bucket, 0, 0, int(MessageKind.REPORT), encode(PoolReport.of(reports))))
+        rows.append(
+            Row(POOL, bucket, task=0, seq=0, kind=int(MessageKind.REPORT), payload=encode(PoolReport.of(reports)))
+        )
     return rows
 
 
@@ -263,7 +265,10 @@ def _staged(given: LaneInput, outcome: Outcome) -> Answer:
 
 
 def _rows(instance: int, bucket: int, answer: Answer) -> list[Row]:
-    return [Row(instance, bucket, 0, i, int(kind), payload) for i, (kind, payload) in enumerate(answer)]
+    return [
+        Row(instance, bucket, task=0, seq=i, kind=int(kind), payload=payload)
+        for i, (kind, payload) in enumerate(answer)
+    ]
 
 
 def _epochs(messages: list[Row]) -> dict[int, LaneEpoch]:

@@ -60,7 +60,7 @@ class LogStep:
         data = self.header.encode()
         self.store.set_header(data)
         self.header.remember(data)
-        return outcome(output, 0, self.closed, self.header, self.kept)
+        return outcome(output, 0, closed=self.closed, header=self.header, size=self.kept)
 
 
 def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], watermark: int | None) -> LogStep | None:
@@ -77,7 +77,7 @@ def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], wat
         header.watermark = watermark
     limit = header.watermark
     program = _ring1(pipeline)
-    logs = Logs(program, pipeline.program.meaning, store, header, pipeline.max_group_values)
+    logs = Logs(program, pipeline.program.meaning, store=store, header=header, max_values=pipeline.max_group_values)
     over = set() if limit is None else {b for known in (header.logs, windows) for b in known if b[1] <= limit}
     due: list[tuple[int, bytes]] = []
     for bounds, payloads in windows.items():
@@ -93,7 +93,9 @@ def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], wat
         logs.compact()
         size = header.size
     require_group_limit(size.groups, pipeline.max_groups)
-    return LogStep(pipeline, store, header, due, len(over), sum([len(data) for _, data in due]), size)
+    return LogStep(
+        pipeline, store, header=header, due=due, closed=len(over), size=sum([len(data) for _, data in due]), kept=size
+    )
 
 
 def close(steps: Sequence[LogStep]) -> list[pa.Table | Exception | None]:
