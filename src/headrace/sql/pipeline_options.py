@@ -120,10 +120,10 @@ def read_pipeline_options(
     return PipelineOptions(
         int(values["max_groups"]),
         int(values["max_group_values"]),
-        late,
-        values["static_refresh"],
-        values["backpressure"],
-        str(statement.options.get("feed_limit", "")),
+        late=late,
+        static_refresh=values["static_refresh"],
+        backpressure=values["backpressure"],
+        feed_limit=str(statement.options.get("feed_limit", "")),
     )
 
 

@@ -90,9 +90,9 @@ def _plan_without_views(
     """Plans a query without views."""
     host = chosen_host(statement)
     if host == "dedicated":
-        return _plan_on_dedicated_host(statement, names, meaning, spark, None)
+        return _plan_on_dedicated_host(statement, names, meaning=meaning, spark=spark, because=None)
     if host == "epoch":
-        return _plan_on_epoch_host(statement, names, meaning, spark, None)
+        return _plan_on_epoch_host(statement, names, meaning=meaning, spark=spark, because=None)
     try:
         return plan_on_shared_host(statement, names, meaning)
     except SqlError as problem:
@@ -100,7 +100,7 @@ def _plan_without_views(
         if host == "shared" or not (resolvable or _needs_spark(problem, statement, names)):
             raise
         try:
-            return _plan_on_spark(statement, names, meaning, spark, problem)
+            return _plan_on_spark(statement, names, meaning=meaning, spark=spark, because=problem)
         except SqlError as second:
             unresolved = isinstance(problem, UnknownStream) and not second.params.get("resolved")
             if resolvable and (isinstance(second, SparkRefused) or unresolved):
@@ -121,9 +121,9 @@ def _plan_on_spark(
 ) -> Planned:
     """Plans a query that the shared host refused: on the epoch host, and if it needs state on the dedicated host."""
     try:
-        return _plan_on_epoch_host(statement, names, meaning, spark, because)
+        return _plan_on_epoch_host(statement, names, meaning=meaning, spark=spark, because=because)
     except UnsupportedStateful as problem:
-        return _plan_on_dedicated_host(statement, names, meaning, spark, problem)
+        return _plan_on_dedicated_host(statement, names, meaning=meaning, spark=spark, because=problem)
 
 
 def _plan_on_dedicated_host(
@@ -163,7 +163,11 @@ def _plan_on_epoch_host(
 ) -> Planned:
     sinks = _sinks(statement, names) if isinstance(statement, CreatePipeline) else ()
     plan = EpochHostPlanner(
-        statement, names, spark, lambda query: plan_on_shared_host(query, names, meaning), because
+        statement,
+        names,
+        spark=spark,
+        plan_rings=lambda query: plan_on_shared_host(query, names, meaning),
+        because=because,
     ).plan()
     program, rings, options = plan.program, plan.rings, PipelineOptions()
     if isinstance(statement, CreatePipeline):

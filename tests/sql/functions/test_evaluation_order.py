@@ -121,7 +121,7 @@ def test_a_call_is_null_beside_a_written_null_where_sparks_optimizer_says_so(
             if isinstance(planned, HeadraceError):
                 continue
             ours, theirs = planned[1].startswith("CAST(NULL AS "), outputs.apply(n).toString().startswith("null AS ")
-            if ours != theirs:
+            if theirs and not ours:  # a call of operands that cannot fail may be known to be NULL only here
                 different.append(f"{text}: {planned[1]} here, {outputs.apply(n).toString()} in Spark")
     assert not different, "\n".join(different)
 
@@ -213,6 +213,9 @@ def _values(text: str) -> list[Any]:
         ("array_except(array(CAST(c AS INT)), array_append(CAST(NULL AS ARRAY<INT>), 1))", [FAILED, None, None]),
         ("try_element_at(from_json('{\"a\": 1}', 'ARRAY<INT>'), b) < 0", [None, None, None]),
         ("TRY_CAST(CAST(concat('294248-01-0', b + 1) AS DATE) AS TIMESTAMP) IS NULL", [True, True, True]),
+        ("sha2(CAST(1 / b AS STRING), 5)", [None, FAILED, None]),
+        ("CAST(c AS INT) > try_mod(a, 0)", [FAILED, None, None]),
+        ("bit_length(concat(CAST(CAST(c AS INT) AS STRING), concat(nullif('', ''), c)))", [FAILED, None, None]),
         ("coalesce(assert_true(b > 1, CAST(1 / b AS STRING)), 'x')", [FAILED, FAILED, "x"]),
     ],
 )
@@ -272,6 +275,11 @@ def test_a_long_chain_of_operands_that_may_fail_stays_short() -> None:
         ("isnull(format_string('%s', CAST(1 / b AS STRING)))", "FALSE"),
         ("unix_timestamp('no', 'yyyy') <=> NULL", "FALSE"),
         ("(1 / b) + nullif(NULL, d)", "CAST(NULL AS DOUBLE)"),
+        ("(1 / b) + nullif(try_mod(a, NULL), 1.5)", "CAST(NULL AS DOUBLE)"),
+        ("(1 / b) <=> (1 / b)", "TRUE"),
+        ("try_make_timestamp(a, 1, 1, 1, 1, d) <=> try_make_timestamp_ltz(a, 1, 1, 1, 1, d)", "TRUE"),
+        ("hash(1 / b) > hash(1 / b)", "FALSE"),
+        ("hash(1 / b) != hash(1 / b)", "FALSE"),
         ("isnull(map_from_entries(map_entries(map(c, 1 / b))))", "FALSE"),
     ],
 )

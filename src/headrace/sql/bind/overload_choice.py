@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
-from headrace.base.unknown import unknown
+from headrace.base.unknown import similar, unknown
 from headrace.errors import TypeMismatch, UnknownFunction, WrongArguments
 from headrace.model.schema import BINARY, BOOLEAN, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, parse_type
 from headrace.sql.bind.derived_calls import DERIVED
@@ -106,11 +105,8 @@ def refuse_unknown(binder: ExprBinder, node: Apply) -> NoReturn:
     if knows_function(node.name) or node.name in spark_functions():
         advice = instead_of(node.name)
         if advice is None:
-            near = [
-                name
-                for name in get_close_matches(node.name, [*FUNCTIONS, *AGGREGATE_NAMES], 3, 0.75)
-                if name.isidentifier()
-            ]
+            callable_names = [name for name in (*FUNCTIONS, *AGGREGATE_NAMES) if name.isidentifier()]
+            near = similar(node.name, callable_names, most=3, cutoff=0.75)
             advice = f"The nearest that can: {', '.join(near)}." if near else ""
         binder.unsupported(
             f"the function {node.name}", f"{advice} docs/functions.md lists all that can.".strip(), node.at

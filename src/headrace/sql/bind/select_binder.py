@@ -26,7 +26,7 @@ class SelectBinder:
         self.windows = WindowReader(ctx)
         self.window_call: Apply | None = None
         for view in select.laterals:
-            self.plan = bind_generator(self._binder(), view.call, self.plan, view.columns, view.outer)
+            self.plan = bind_generator(self._binder(), view.call, plan=self.plan, names=view.columns, outer=view.outer)
             self.scope = self.scope.extended(self.plan.schema, view.alias)
         self.exprs = self._binder()
 
@@ -102,7 +102,7 @@ class SelectBinder:
         if self.select.group_by is not None:
             self.exprs.unsupported("a generator beside GROUP BY", "Use it in LATERAL VIEW or in a subquery.", call.at)
         names = item.aliases or (() if item.alias is None else (item.alias,))
-        made = bind_generator(self.exprs, call, self.plan, names, False)
+        made = bind_generator(self.exprs, call, plan=self.plan, names=names, outer=False)
         self.plan = made
         return [
             Named(f.name, ColumnRef(f.type, made.width + i, f.name, at=call.at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.base.unknown import unknown
 from headrace.errors import UnknownColumn
 from headrace.model.schema import Struct
 from headrace.sql.bind.expression_binder import ExprBinder
@@ -25,11 +26,13 @@ def struct_fields(binder: ExprBinder, star: Star) -> list[Named]:
     known = {f.name.lower() for f in subject.type.fields}
     for excluded in star.excluded:
         if excluded.parts[0].lower() not in known:
-            raise UnknownColumn(
-                f"'{star.qualifier}' has no field '{excluded.parts[0]}'",
-                advice="Its fields are " + ", ".join(f.name for f in subject.type.fields) + ".",
+            raise unknown(
+                UnknownColumn,
+                "field",
+                excluded.parts[0],
+                [f.name for f in subject.type.fields],
+                of=f"'{star.qualifier}'",
                 span=binder.span(excluded.at),
-                name=excluded.parts[0],
             )
     skipped = {excluded.parts[0].lower() for excluded in star.excluded}
     return [

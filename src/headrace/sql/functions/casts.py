@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.model.schema import DataType, Decimal
-from headrace.sql.functions.moments import at_zone, date_text, in_zone, instant_of, moment_text, to_date, to_instant
+from headrace.sql.functions.instants import at_zone, date_text, in_zone, instant_of, moment_text, to_date, to_instant
 from headrace.sql.functions.nested_casts import inner_casts, is_nested, render_nested
 from headrace.sql.functions.number_functions import far_from_tie
 from headrace.sql.plan.types import as_decimal, type_class

@@ -28,7 +28,7 @@ from headrace.model.schema import (
     duck_name,
 )
 from headrace.sql.functions.casts import render_cast
-from headrace.sql.functions.moments import date_text
+from headrace.sql.functions.instants import date_text
 from headrace.sql.functions.nesting import let, mapped, parts
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.pattern_functions import written

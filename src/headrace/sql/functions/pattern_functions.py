@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from headrace.exec.kernels.pattern_reading import reader
 from headrace.exec.kernels.patterns import BadPattern, check_written
 from headrace.model.schema import BIGINT, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType
-from headrace.sql.functions.moments import at_zone, in_zone, to_instant
+from headrace.sql.functions.instants import at_zone, in_zone, to_instant
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Literal
 

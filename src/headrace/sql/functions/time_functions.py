@@ -18,7 +18,7 @@ from headrace.model.schema import (
     DataType,
     Decimal,
 )
-from headrace.sql.functions.moments import at_zone, days_of, in_zone, instant_of, to_instant
+from headrace.sql.functions.instants import at_zone, days_of, in_zone, instant_of, to_instant
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Literal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from headrace.base.unknown import closest
+from headrace.base.unknown import keyword_advice
 from headrace.errors import Span, SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.dialect import Token
 from headrace.sql.parse.syntax import TextRange
@@ -135,9 +135,8 @@ class Cursor:
         """Takes one of `words`, and returns it in upper case."""
         if self.token.upper in words:
             return self.advance().upper
-        hint = closest(self.token.text, words) if self.token.kind == "word" else None
-        advice = f"Did you mean {hint}? " if hint else ""
-        self.fail(f"expected {what}", advice=advice + "One of: " + ", ".join(words) + ".")
+        word = self.token.text if self.token.kind == "word" else ""
+        self.fail(f"expected {what}", advice=keyword_advice(word, words, "One of: " + ", ".join(words) + "."))
 
     def span(self, place: TextRange) -> Span:
         """A range of the text as a span."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.unknown import closest
+from headrace.base.unknown import keyword_advice
 from headrace.errors import UnknownType
 from headrace.model.schema import DataType, parse_type
 from headrace.sql.parse.cursor import Cursor
@@ -53,11 +53,10 @@ def parse_data_type(cursor: Cursor) -> DataType:
     try:
         return parse_type(cursor.text[slice(*place)])
     except UnknownType as problem:
-        hint = closest(first.text, _TYPES)
-        advice = f"Did you mean {hint}? " if hint and hint != first.upper else ""
+        otherwise = problem.advice or "Types: " + ", ".join(_TYPES) + "."
         raise UnknownType(
             problem.message,
-            advice=advice + (problem.advice or "Types: " + ", ".join(_TYPES) + "."),
+            advice=keyword_advice(first.text, _TYPES, otherwise),
             span=cursor.span(place),
             **problem.params,
         ) from None

@@ -146,7 +146,14 @@ class CreateView(Statement):
         """The query as a statement."""
         at = self.span
         place = Span(at.text, self.query_start, self.query_start + len(self.query_sql), at.statement)
-        return Select(self.query_sql, place, self.query, self.query_sql, None, query_start=self.query_start)
+        return Select(
+            self.query_sql,
+            place,
+            query=self.query,
+            query_sql=self.query_sql,
+            emit=None,
+            query_start=self.query_start,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,8 +143,15 @@ def _forced(expr: Call, overload: Overload, operands: list[Expr]) -> Iterator[in
     for i, operand in enumerate(expr.args):
         if not throws(operand) or isinstance(operand, Lambda):
             continue
-        if all_of_them or (all_but_first and i) or (operand in operands and _is_late(expr, overload, operands, i)):
+        late = operand in operands and _is_late(expr, overload, operands, i)
+        if all_of_them or (all_but_first and i) or late or _is_left_out(expr, overload, i):
             yield i
+
+
+def _is_left_out(expr: Call, overload: Overload, place: int) -> bool:
+    """True if the SQL of the function does not have this operand, because a literal decides the result."""
+    marks = [render_literal(a) if isinstance(a, Literal) else f"mark{i}\0" for i, a in enumerate(expr.args)]
+    return marks[place] not in _written(expr, overload, marks)
 
 
 def _is_late(expr: Call, overload: Overload, operands: list[Expr], place: int) -> bool:

@@ -30,7 +30,9 @@ from headrace.sql.functions.evaluation_order import (
     element_is_never_null,
     is_never_null,
     is_null_beside_null,
+    is_strict,
 )
+from headrace.sql.functions.fallibility import throws
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
 from headrace.sql.plan.limits import check_time
@@ -42,6 +44,8 @@ from headrace.sql.rules.constant_terms import constant_last
 
 # Larger values stay calls: the plan travels to every task.
 FOLDED_BYTES = 8192
+# Names of one expression of Spark.
+_SAME_FUNCTION = {"make_timestamp_ltz": "make_timestamp", "try_make_timestamp_ltz": "try_make_timestamp"}
 
 
 def fold_constants(plan: Plan, ctx: PlanContext) -> Plan:
@@ -91,6 +95,8 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     if isinstance(expr, Call) and expr.name == "<=>" and any(map(_is_written_null, children)):
         other = children[1] if _is_written_null(children[0]) else children[0]
         return fold(Call(BOOLEAN, "isnull", (other,), at=expr.at), ctx)
+    if isinstance(expr, Call) and _is_compared_with_itself(expr):
+        return Literal(BOOLEAN, expr.name in ("<=>", "=", "<=", ">="), at=expr.at)
     if isinstance(expr, Call) and expr.name in ("isnull", "isnotnull") and _is_never_null(children[0]):
         return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
     split = constant_last(expr) if isinstance(expr, Call) else None
@@ -108,7 +114,40 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         return _case(expr)
     if isinstance(expr, Call | Cast) and all(isinstance(c, Literal) for c in expr.children):
         return _evaluate(expr, ctx)
+    if isinstance(expr, Call) and _is_null_for_duckdb(expr):
+        return Literal(expr.type, None, at=expr.at)
     return expr
+
+
+def _is_compared_with_itself(expr: Call) -> bool:
+    """True for a comparison of an expression with itself that Spark's optimizer decides without evaluating it: by
+    `<=>`, or by another operator if the value is never NULL."""
+    if expr.name not in ("<=>", "=", "!=", "<", "<=", ">", ">=") or _alike(expr.args[0]) != _alike(expr.args[1]):
+        return False
+    return expr.name == "<=>" or _is_never_null(expr.args[0])
+
+
+def _alike(expr: Expr) -> Expr:
+    """`expr` under the name that Spark has for functions with several names."""
+    inside = expr.children
+    new = tuple(_alike(child) for child in inside)
+    if not _same(new, inside):
+        expr = expr.with_children(new)
+    if isinstance(expr, Call) and expr.name in _SAME_FUNCTION:
+        return dataclasses.replace(expr, name=_SAME_FUNCTION[expr.name])
+    return expr
+
+
+def _is_null_for_duckdb(expr: Call) -> bool:
+    """True if DuckDB's optimizer knows that the call is NULL, so that it drops what stands beside it. The planner must
+    know it, too: `headrace.sql.render.duckdb` keeps the operands that Spark evaluates beside a literal NULL."""
+    if expr.name in ("try_divide", "try_mod"):  # Spark does not evaluate the dividend
+        divisor = expr.args[1]
+        return isinstance(divisor, Literal) and divisor.value is not None and divisor.value == 0
+    if not any(isinstance(arg, Literal) and arg.value is None for arg in expr.args):
+        return False
+    overload = find(expr.name, [a.type for a in expr.args])
+    return overload is not None and is_strict(overload) and not any(map(throws, expr.args))
 
 
 def _is_rounded_between(expr: Cast) -> bool:
@@ -124,9 +163,10 @@ def _is_written_null(expr: Expr) -> bool:
         return expr.value is None
     if isinstance(expr, Cast):
         return _is_written_null(expr.input)
-    if isinstance(expr, CaseWhen) and isinstance(expr.branches[0][0], Literal):
-        taken = _case(expr)
-        return taken is not expr and _is_written_null(taken)
+    if isinstance(expr, CaseWhen):
+        known = tuple((Literal(BOOLEAN, None) if _is_written_null(c) else c, v) for c, v in expr.branches)
+        taken = _case(dataclasses.replace(expr, branches=known))
+        return not isinstance(taken, CaseWhen) and _is_written_null(taken)
     if not isinstance(expr, Call):
         return False
     nulls = [i for i, arg in enumerate(expr.args) if _is_written_null(arg)]
