@@ -105,7 +105,7 @@ class Soak:
     # --- a case with several lives ----------------------------------------------------------------
 
     def _lives(self, root: Path, rng: random.Random, cluster: bool, history: list[str], say: Say) -> None:
-        case = Case(root, rng.randrange(1 << 30), rng.choice(["tcp", "http"]), rng.choice([8_000, 30_000]))
+        case = Case(root, rng.randrange(1 << 30), rng.choice(["tcp", "http"]), rng.choice([8_000, 30_000]), hosts=True)
         case.history = history
         names = [*IN_PLACE, "executor", "executor", "executor"] if cluster else list(IN_PLACE)
         names = [name for name in names if name in self.targets]

@@ -1,8 +1,9 @@
 """One state directory through several lives of a hub: everything a soak does to it, and the check at the end.
 
 A file stream with pipelines that live through, join, leave, pause and are replaced, and a pushed stream with a sender
-that keeps account. Sinks: JSON lines, Parquet, memory, dead letters. A `Case` knows what it did; `check` compares it
-with what the sinks hold.
+that keeps account. Sinks: JSON lines, Parquet, memory, dead letters. With `hosts` there are also a pipeline on the
+dedicated host and a chain: a pipeline that feeds the stream of two others. A `Case` knows what it did; `check` compares
+it with what the sinks hold.
 """
 
 from __future__ import annotations
@@ -27,6 +28,14 @@ from tests.soak.traffic import Feed, Sender, windows
 
 HEAL_SECONDS = 300.0  # a cluster's first epoch took more than 150 s on a machine with three times its load
 VISITORS = 3  # at once, besides the five that live through
+HOSTS = (
+    "CREATE PIPELINE own INTO own_jsonl, own_parquet WITH (host = 'dedicated') AS "
+    "SELECT id, k, v FROM s WHERE v % 3 <> 0",
+    "CREATE PIPELINE clean INTO STREAM good AS SELECT id, k, v, ts FROM s WHERE v % 3 <> 0",
+    "CREATE PIPELINE chained INTO chained_jsonl AS SELECT id, k, v FROM good",
+    "CREATE PIPELINE chainedcounts INTO chainedwindows_parquet AS SELECT unix_seconds(window.start) AS start, k, "
+    "count(*) AS n FROM good GROUP BY window(ts, '10 seconds'), k",
+)
 
 
 class NotRecovered(AssertionError):
@@ -42,6 +51,7 @@ class Case:
     seed: int
     pushed: str = "tcp"
     epoch_bytes: int = 20_000
+    hosts: bool = False
     places: dict[str, Path] = field(default_factory=dict)
     history: list[str] = field(default_factory=list)
     kills: Counter[str] = field(default_factory=Counter)
@@ -52,6 +62,7 @@ class Case:
         self.state, self.out = (self.places.get(name, self.root / name) for name in ("state", "out"))
         self.every = Visible(self.out / "every_jsonl")
         self.arrived = Visible(self.out / "arrived_jsonl")
+        self.filtered = [Visible(self.out / name) for name in ("own_jsonl", "chained_jsonl")] if self.hosts else []
         self.presence: dict[str, Presence] = {"pausing": Presence()}
         self.mark = 0
         self.taken_back: set[int] = set()  # marks of replacements that did not stay
@@ -104,10 +115,11 @@ class Case:
     def heal(self) -> None:
         """Wait until everything that was written and acknowledged is visible and no pipeline has failed."""
         acknowledged = set(self.sender.acknowledged)
-        written = self.feed.written
+        written, kept = self.feed.written, len(_kept(self.feed.written))
 
         def well() -> bool:
-            return len(self.every.look()) >= written and acknowledged <= self.arrived.look()
+            behind = [sink for sink in self.filtered if len(sink.look()) < kept]
+            return not behind and len(self.every.look()) >= written and acknowledged <= self.arrived.look()
 
         deadline = time.monotonic() + HEAL_SECONDS
         while not well():
@@ -121,6 +133,7 @@ class Case:
         missing = len(set(self.sender.acknowledged) - self.arrived.look())
         return (
             f"{len(self.every.ids)} of {self.feed.written} rows of files visible, {missing} acknowledged records not; "
+            f"of {len(_kept(self.feed.written))} rows {[(s.path.name, len(s.ids)) for s in self.filtered]} visible; "
             f"problems {self.hub.problems()}; states {self.hub.states()}"
         )
 
@@ -147,6 +160,9 @@ class Case:
                 "letters_jsonl", "swapped_jsonl", "pausing_parquet", "arrivals_parquet",
             )
         }  # fmt: skip
+        if self.hosts:
+            for name in ("own_jsonl", "own_parquet", "chained_jsonl", "chainedwindows_parquet"):
+                sinks[name] = f"type = '{name.split('_')[1]}', path = '{self.out / name}'"
         sinks["seen_memory"] = "type = 'memory'"
         acks = ", acks = 'true'" if self.pushed == "tcp" else ""
         return ";\n".join(
@@ -168,6 +184,7 @@ class Case:
                 "CREATE PIPELINE arrived INTO arrived_jsonl AS SELECT id, k FROM t",
                 "CREATE PIPELINE arrivals INTO arrivals_parquet AS SELECT k, count(*) AS n FROM t "
                 "GROUP BY window(ts, '1 hour'), k",
+                *(HOSTS if self.hosts else ()),
             ]
         )
 
@@ -273,6 +290,8 @@ class Case:
             "; ".join(
                 [f"STOP PIPELINE {name}" for name in ("every", "rows", "swapped", "seen", "arrived", *on)]
                 + [f"STOP PIPELINE {name} GRACEFUL CLOSE WINDOWS" for name in ("counted", "arrivals")]
+                + (["STOP PIPELINE own", "STOP PIPELINE chained"] if self.hosts else [])
+                + (["STOP PIPELINE chainedcounts GRACEFUL CLOSE WINDOWS"] if self.hosts else [])
             )
         )
         self.hub.close()
@@ -292,9 +311,12 @@ class Case:
         total = self.feed.written
         everything = range(total)
         once("every", column(self.out / "every_jsonl", "id"), everything, ())
-        rows = [(i, f"k{i % 5}" if i % 7 else None, i * 31 % 1000) for i in everything if i * 31 % 1000 % 3]
-        for name in ("rows_parquet", "rows_jsonl"):
+        rows = _kept(total)
+        for name in ("rows_parquet", "rows_jsonl", *(("own_jsonl", "own_parquet", "chained_jsonl") * self.hosts)):
             same(name, column(self.out / name, "id", "k", "v"), rows)
+        if self.hosts:
+            found = column(self.out / "chainedwindows_parquet", "start", "k", "n")
+            same("chainedwindows", found, [(start, k, n) for start, k, n, _ in windows(total, lambda v: v % 3 != 0)])
         for name in ("windows_parquet", "windows_jsonl"):
             same(name, column(self.out / name, "start", "k", "n", "total"), windows(total))
         swapped = column(self.out / "swapped_jsonl", "id", "mark")
@@ -323,6 +345,11 @@ class Case:
                 raise Difference(f"arrived: requests that were taken in part: {halves[:3]}")
         counts = Counter(k for _, k in arrived)
         same("arrivals", column(self.out / "arrivals_parquet", "k", "n"), list(counts.items()))
+
+
+def _kept(total: int) -> list[tuple[int, str | None, int]]:
+    """The rows of the first `total` that the filter v % 3 <> 0 lets through."""
+    return [(i, f"k{i % 5}" if i % 7 else None, i * 31 % 1000) for i in range(total) if i * 31 % 1000 % 3]
 
 
 def _runs(state: str) -> bool:

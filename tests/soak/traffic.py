@@ -59,11 +59,13 @@ class Feed:
             (self.directory / f"{number:06}.json").unlink()
 
 
-def windows(total: int) -> list[tuple[int, str | None, int, int]]:
-    """Ten-second windows over the first `total` rows: start, key, count and sum."""
+def windows(total: int, kept: Callable[[int], bool] = lambda v: True) -> list[tuple[int, str | None, int, int]]:
+    """Ten-second windows over the first `total` rows whose `v` is kept: start, key, count and sum."""
     found: dict[tuple[int, str | None], list[int]] = {}
     for i in range(total):
         r = row(i)
+        if not kept(r["v"]):
+            continue
         second = int(datetime.fromisoformat(r["ts"]).timestamp())
         found.setdefault((second - second % 10, r["k"]), []).append(r["v"])
     return [(start, k, len(v), sum(v)) for (start, k), v in found.items()]
