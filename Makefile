@@ -61,7 +61,7 @@ check: $(STAMP) ## Lint, types, layers, documented names, doctests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest tests/test_layers.py tests/test_names.py tests/test_docs.py tests/test_errors.py tests/test_examples.py
+	@$(BIN)/python -m pytest tests/test_layers.py tests/test_names.py tests/test_calls.py tests/test_docs.py tests/test_errors.py tests/test_examples.py
 
 bench-epoch: $(STAMP) ## Time per small epoch for 1, 8, 32 and 300 pipelines, beside plain Spark
 	@$(BIN)/python -m bench.epoch $(if $(QUICK),--quick)

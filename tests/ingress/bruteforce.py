@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ingress.delimiting import Delimiting
-from headrace.ingress.kernels.layout import SPANNING
+from headrace.ingress.kernels.array_columns import SPANNING
 from headrace.ingress.shredder import Shredded
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numba, numpy as np
 from headrace.ingress import delimiting, shredder
 from headrace.ingress.gateway import _open_journal
-from headrace.ingress.kernels import shred, tables
+from headrace.ingress.kernels import buffer_tables, shred
 
 def ready():
-    kernels = [value for module in (shred, tables, delimiting) for value in vars(module).values()
+    kernels = [value for module in (shred, buffer_tables, delimiting) for value in vars(module).values()
                if isinstance(value, numba.core.registry.CPUDispatcher)]
     return {kernel.py_func.__name__: set(kernel.signatures) for kernel in kernels}
 

@@ -1,12 +1,13 @@
 """Errors for names that do not exist: "there is no stream 'sensor'. Did you mean 'sensors'?"
 
-Every such error is made by `unknown`, so all of them suggest a name in the same way and carry the same parameters.
+Every such error is made by `unknown`, so all of them suggest a name in the same way and carry the same parameters. The
+parser's advice for a misspelt keyword is from `keyword_advice`.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from headrace.errors import HeadraceError, Span
@@ -45,9 +46,22 @@ def unknown(
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """The known name most similar to `name`, as it is declared. None when no name is similar. Ignores case."""
+    return next(iter(similar(name, known, most=1)), None)
+
+
+def similar(name: str, known: Iterable[str], *, most: int, cutoff: float = 0.6) -> list[str]:
+    """At most `most` known names like `name`, as they are declared, the most similar first. Ignores case."""
     declared = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), declared, n=1, cutoff=0.6)
-    return declared[found[0]] if found else None
+    return [declared[k] for k in difflib.get_close_matches(name.lower(), declared, n=most, cutoff=cutoff)]
+
+
+def keyword_advice(word: str, keywords: Sequence[str], otherwise: str) -> str:
+    """The advice for `word` where one of some keywords must stand: the closest one if any, then `otherwise`.
+
+    Keywords stand without quotes, because they are no names that a user declared.
+    """
+    hint = closest(word, keywords)
+    return f"Did you mean {hint}? {otherwise}" if hint and hint != word.upper() else otherwise
 
 
 def _listed(names: list[str]) -> str:

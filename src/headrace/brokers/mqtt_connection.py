@@ -193,7 +193,7 @@ class MqttClient:
             if qos:
                 self._mid = self._mid % 65_535 + 1
                 pending[self._mid] = mqtt.PUBACK if qos == 1 else mqtt.PUBREC
-            data = mqtt.publish(topic, payload, qos, retain, self._mid, self._connection.version)
+            data = mqtt.publish(topic, payload, qos=qos, retain=retain, mid=self._mid, version=self._connection.version)
             batch.append(data)
             size += len(data)
             if size >= _SEND_BYTES or len(pending) >= self._window:

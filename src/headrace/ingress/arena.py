@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.base.arrays import Ints
 from headrace.ingress import entries as disk
-from headrace.ingress.kernels.layout import A_REF, ARRIVAL_COLUMNS
+from headrace.ingress.kernels.array_columns import A_REF, ARRIVAL_COLUMNS
 
 ARENA = 1 << 20  # the largest block, unless one buffer is larger; small blocks spread well over tasks
 LARGEST_READ = 64 << 10

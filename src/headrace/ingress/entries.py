@@ -23,7 +23,7 @@ import xxhash
 
 from headrace.base.arrays import Ints
 from headrace.errors import JournalDamaged
-from headrace.ingress.kernels.layout import U_BYTES, UNIT_COLUMNS
+from headrace.ingress.kernels.array_columns import U_BYTES, UNIT_COLUMNS
 from headrace.ingress.shredder import Shredded
 
 ENTRY = struct.Struct("<IIqqQ")

@@ -30,7 +30,7 @@ from headrace.ingress.counters import Counters
 from headrace.ingress.journal_files import copy_over, locked
 from headrace.ingress.journal_reserve import JournalReserve
 from headrace.ingress.journal_sync import FileSyncs, Sync
-from headrace.ingress.kernels.layout import U_ORIGIN
+from headrace.ingress.kernels.array_columns import U_ORIGIN
 from headrace.ingress.losses import add_loss, read_losses
 from headrace.ingress.mark import JournalPosition, MarkFile, boot
 from headrace.ingress.open_log import OpenLog

@@ -15,7 +15,7 @@ from headrace.base.durable import fsync
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
 from headrace.ingress.journal_files import write_at
-from headrace.ingress.kernels.layout import U_BYTES
+from headrace.ingress.kernels.array_columns import U_BYTES
 from headrace.ingress.mark import JournalPosition
 from headrace.ingress.recovery import LogFacts
 from headrace.ingress.shredder import Shredded

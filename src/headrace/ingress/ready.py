@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from headrace.errors import JournalUnwritable
 from headrace.ingress import entries as disk
-from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
+from headrace.ingress.kernels.array_columns import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.ingress.mark import JournalPosition, require_journal
 from headrace.ingress.peer_facts import parse_facts
 

@@ -21,7 +21,7 @@ from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
 from headrace.ingress.journal import JUMP
 from headrace.ingress.journal_files import locked
-from headrace.ingress.kernels.layout import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS
+from headrace.ingress.kernels.array_columns import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS
 from headrace.ingress.losses import add_loss
 from headrace.ingress.mark import JournalPosition, Mark, MarkFile, consumer_path, is_gone, read_consumer
 from headrace.ingress.ready import UnitReader

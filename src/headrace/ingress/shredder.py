@@ -35,8 +35,8 @@ import numpy.typing as npt
 
 from headrace.base.arrays import Ints
 from headrace.errors import BadSequence
-from headrace.ingress.kernels import layout as k
-from headrace.ingress.kernels import shred, tables
+from headrace.ingress.kernels import array_columns as k
+from headrace.ingress.kernels import buffer_tables, shred
 
 HIGHEST = 2**62
 GROW_AFTER = 8
@@ -174,7 +174,7 @@ class SequenceShredder:
         return 64 << (int(self._heads[self._slot(origin), k.RING]) & 255)
 
     def _slot(self, origin: int) -> int:
-        return int(self._slots[tables.find_origin(self._keys, origin)])
+        return int(self._slots[buffer_tables.find_origin(self._keys, origin)])
 
     def waiting_below(self, ref: int) -> Ints:
         """(origin, reference, begin, end) of the kept parts of buffers with a reference below `ref`, for owners that
@@ -219,7 +219,7 @@ class SequenceShredder:
                 self._maybe = _extended(self._maybe, new)
             if 4 * new > 3 * len(self._index):
                 self._index = _zeros((1 << (4 * new // 3).bit_length(),), np.int64)
-                tables.reindex(self._nodes, self._index)
+                buffer_tables.reindex(self._nodes, self._index)
         slots = int(self._totals[k.T_FREE_SLOTS])
         if slots < count:
             old = len(self._heads)
@@ -233,7 +233,7 @@ class SequenceShredder:
             size = 1 << (4 * (self.origins + count) // 3).bit_length()
             keys, places = _zeros((size,), np.int64), _zeros((size,), np.int32)
             keys[:] = -1
-            tables.remap(self._keys, self._slots, keys, places)
+            buffer_tables.remap(self._keys, self._slots, keys, places)
             self._keys, self._slots = keys, places
 
     def _refuse(self, origin: int) -> str:

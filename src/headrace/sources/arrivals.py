@@ -222,7 +222,7 @@ class Arrivals:
         it."""
         if isinstance(self._format, TableFormat):
             with as_file(fd) as file:
-                list(self._format.units(file, path, size_of(fd), 0, 0))
+                list(self._format.units(file, path, size=size_of(fd), begin=0, end=0))
             return
         if not self._headed:
             return

@@ -32,7 +32,7 @@ from headrace.errors import FileChanged, MissingFile, StateDamaged, UnreadableDi
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
 from headrace.ingress.delimiting import Delimiting, finder_of
-from headrace.ingress.kernels.layout import U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
+from headrace.ingress.kernels.array_columns import U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.ingress.shredder import SequenceShredder, Shredded, bad_sequence
 from headrace.model.definitions import StreamDef
 from headrace.sources.bufferlog import BufferLog, Forgotten

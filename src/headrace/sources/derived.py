@@ -80,7 +80,9 @@ class FeedSplit:
             path = str(directory / place.segment.file)
             for batch in read_segments(directory, [place.segment]):
                 unit = StreamBatch(batch, path, first, batch.nbytes)
-                yield RawChunk(origin, first, b"", table=UnitRows(unit, fmt.schema, path, 0, batch.num_rows))
+                yield RawChunk(
+                    origin, first, b"", table=UnitRows(unit, fmt.schema, path=path, begin=0, end=batch.num_rows)
+                )
                 first += batch.num_rows
 
 
@@ -119,7 +121,9 @@ class DerivedSource:
         directory = str(self._log.segments)
         lost = [sum(epoch.dropped for epoch in epochs), *(0 for _ in used[1:])]  # counted once
         return [
-            FeedSplit(self._stream, directory, tuple(group), self._timed, reached, dropped)
+            FeedSplit(
+                self._stream, directory, places=tuple(group), timed=self._timed, event_time=reached, dropped=dropped
+            )
             for group, dropped in zip(used, lost, strict=True)
         ]
 

@@ -329,7 +329,9 @@ def _timed(settings: FileSettings, state: Path, clock: WallClock) -> TimedListin
     if is_remote(settings.path):
         places = StorePlaces(ObjectListing(replace(StoreAccess.of(settings), url=timed.root)))
     lookback = DAY if settings.lookback is None else settings.lookback / 1e6
-    return TimedListing(timed, lookback, places, state, clock, all_first=settings.start == "earliest")
+    return TimedListing(
+        timed, lookback, places=places, state=state, clock=clock, all_first=settings.start == "earliest"
+    )
 
 
 def _check_table(unit: str, name: str, settings: FileSettings) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from headrace.errors import MissingFile
 from headrace.sources.extent import Stamp
@@ -26,10 +27,7 @@ class ObjectListing:
         parts = tail.split("/")
         wild = next((i for i, part in enumerate(parts) if i > 0 and _WILD & set(part)), len(parts))
         self._rest = "/".join(parts[wild:])
-        self.store = ObjectStore(StoreAccess(
-            f"{head}://{'/'.join(parts[:wild])}", access.endpoint, access.region, access.access_key, access.secret_key,
-            access.session_token,
-        ))  # fmt: skip
+        self.store = ObjectStore(replace(access, url=f"{head}://{'/'.join(parts[:wild])}"))
         self._matches = re.compile(_pattern(self._rest)).fullmatch if self._rest else None
         self._stamps: dict[str, Stamp] = {}
 

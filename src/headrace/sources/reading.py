@@ -102,7 +102,7 @@ def table_chunks(fd: Handle, part: FileRange, fmt: TableFormat) -> Iterator[RawC
     """The units of a table that end in the range, each a chunk. They are read when they are decoded."""
     path = part.extent.path
     with as_file(fd) as file:
-        for unit in fmt.units(file, path, part.extent.end, part.begin, part.end):
+        for unit in fmt.units(file, path, size=part.extent.end, begin=part.begin, end=part.end):
             yield RawChunk(
                 path, unit.first, b"", table=UnitRows(unit=unit, schema=fmt.schema, path=path, begin=0, end=unit.rows)
             )

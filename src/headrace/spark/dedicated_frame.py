@@ -51,7 +51,8 @@ def dedicated_frame(
     """The whole query. `places` has the feed of every stream. Raises AnalysisException."""
     parsed = parse_query(session, query.sql)
     relations = {
-        given.relation: _relation(session, query, given, places[given.stream], cores) for given in query.inputs
+        given.relation: _relation(session, query, given=given, place=places[given.stream], cores=cores)
+        for given in query.inputs
     }
     frame = query_over_all(session, parsed, relations)
     if query.distinct:

@@ -42,7 +42,15 @@ from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlanned, SourceIdle, send_notice
 from headrace.state.plans import PlanStore, parse_plan
-from headrace.state.progress import HOLD, Applied, Progress, lost_progress, mismatch, read_progress, write_applied
+from headrace.state.progress import (
+    HOLD,
+    Applied,
+    PlannerProgress,
+    lost_progress,
+    mismatch,
+    read_planner_progress,
+    write_applied,
+)
 from headrace.state.quarantine import Quarantine, read_quarantine
 from headrace.state.secrets import read_vault, secrets_of, unseal_stream
 from headrace.state.spark_log import sync_commit
@@ -86,7 +94,7 @@ class EpochPlanner:
         self.port = int(options["port"])
         self.token = options["token"]
         self.parallelism = int(options["parallelism"])
-        self._known: tuple[int, Progress] | None = None
+        self._known: tuple[int, PlannerProgress] | None = None
         self._newest = 0
         self._began: float | None = None  # when the planning of the newest epoch began
 
@@ -176,16 +184,16 @@ class EpochPlanner:
                 for made in ("stream", "source", "settings"):
                     self.__dict__.pop(made, None)
 
-    def _progress(self, epoch: int) -> Progress:
+    def _progress(self, epoch: int) -> PlannerProgress:
         """The stream's progress after `epoch`. It is read once per epoch, because polls are frequent and it does not
         change until the next epoch is done. Makes Spark's commit log durable first: after that the source may delete
         the input of the epoch."""
         if self._known is None or self._known[0] != epoch:
             sync_commit(self.directory / CHECKPOINT, epoch)
-            self._known = (epoch, read_progress(self.directory))
+            self._known = (epoch, read_planner_progress(self.directory))
         return self._known[1]
 
-    def _repeated(self, start: Offset, progress: Progress) -> dict[str, Any]:
+    def _repeated(self, start: Offset, progress: PlannerProgress) -> dict[str, Any]:
         """Spark asks for an epoch that is already committed, because it has lost its log of it. Plans the same epoch
         again, which the sinks recognise. Never plans another epoch under the same number."""
         if progress.epoch < start.epoch:
@@ -198,7 +206,7 @@ class EpochPlanner:
             progress.epoch,
         )
 
-    def _waiting(self, at: dict[str, Any], progress: Progress) -> int | None:
+    def _waiting(self, at: dict[str, Any], progress: PlannerProgress) -> int | None:
         """An estimate of how many rows wait, from the average size of the rows so far; None before the first row."""
         if not progress.rows:
             return None
@@ -306,7 +314,7 @@ class EpochPlanner:
 def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.RecordBatch]:
     """Ring 0 for one task: its bridge messages."""
     if isinstance(partition, NothingPlanned):
-        yield from batches(iter([[Row(STREAM_LANE, 0, 0, 1, int(MessageKind.NO_EPOCH), b"")]]))
+        yield from batches(iter([[Row(STREAM_LANE, 0, task=0, seq=1, kind=int(MessageKind.NO_EPOCH), payload=b"")]]))
         return
     plan = parse_plan(partition.plan)
     given = TaskInput(plan, partition.split, partition.task, partition.planned, leaving=partition.leaving)

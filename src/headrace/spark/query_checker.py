@@ -97,16 +97,33 @@ class _Check:
             output = self._output(frame.schema)
             blocker = self._blocker(analyzed)
             if blocker is not None:
-                return SparkFindings(output, tuple(range(len(self.schema))), (), "", (), blocker, "")
+                return SparkFindings(
+                    output,
+                    tuple(range(len(self.schema))),
+                    conditions=(),
+                    qualifier="",
+                    tables=(),
+                    blocker=blocker,
+                    plan="",
+                )
             plan = self._optimized(analyzed)
             columns, conditions, qualifier = self._pushed(plan, variables=self._reads_variable(analyzed))
             text = str(plan.toString()).rstrip()
             passed = passed_columns(plan)
-            return SparkFindings(output, columns, conditions, qualifier, self._tables(), None, text, passed)
+            return SparkFindings(
+                output,
+                columns,
+                conditions=conditions,
+                qualifier=qualifier,
+                tables=self._tables(),
+                blocker=None,
+                plan=text,
+                passed=passed,
+            )
         except (AnalysisException, ParseException) as problem:
             if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
                 blocker = Blocker("join", "a subquery over the stream", "", self._at_context(problem))
-                return SparkFindings(Schema(()), (), (), "", (), blocker, "")
+                return SparkFindings(Schema(()), (), conditions=(), qualifier="", tables=(), blocker=blocker, plan="")
             raise self._refused(problem) from None
 
     def _refused(self, problem: Exception) -> SparkRefused:
@@ -289,7 +306,7 @@ class _StreamingCheck(_Check):
             output = self._output(frame.schema)
             blocker = self._refused_part(frame._jdf.queryExecution().analyzed())
             if blocker is not None:
-                return StreamingFindings(output, "append", False, {}, blocker, "")
+                return StreamingFindings(output, "append", distinct=False, conditions={}, blocker=blocker, plan="")
             if self._reads_variable(frame._jdf.queryExecution().analyzed()):
                 raise UnsupportedStateful(
                     "the query reads a variable of the session, which a query on the dedicated host does not see",
@@ -300,11 +317,18 @@ class _StreamingCheck(_Check):
             mode = self._mode(frame if rows is None else rows.dropDuplicates(), modes)
             plan = self._optimized(query_over_all(self.spark, self.parsed, bare)._jdf.queryExecution().analyzed())
             text = str(plan.toString()).rstrip()
-            return StreamingFindings(output, mode, rows is not None, self._conditions_of(plan, bare), None, text)
+            return StreamingFindings(
+                output,
+                mode,
+                distinct=rows is not None,
+                conditions=self._conditions_of(plan, bare),
+                blocker=None,
+                plan=text,
+            )
         except (AnalysisException, ParseException) as problem:
             if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
                 blocker = Blocker("join", "a subquery over a stream", "", self._at_context(problem))
-                return StreamingFindings(Schema(()), "append", False, {}, blocker, "")
+                return StreamingFindings(Schema(()), "append", distinct=False, conditions={}, blocker=blocker, plan="")
             raise self._refused(problem) from None
 
     def _mode(self, frame: DataFrame, modes: Sequence[OutputMode]) -> OutputMode:

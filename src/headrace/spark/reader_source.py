@@ -55,7 +55,7 @@ class ReaderDataSource(DataSource):
         return self._place(dict(self.options), opening=False).ddl
 
     def streamReader(self, schema: StructType) -> ReaderOfFeed:
-        return ReaderOfFeed(dict(self.options), schema, self.port, self.token, self.tasks)
+        return ReaderOfFeed(dict(self.options), schema, port=self.port, token=self.token, tasks=self.tasks)
 
     def _place(self, options: dict[str, str], opening: bool) -> ReaderPlace:
         from headrace.state.reader_calls import ReaderCall, call_hub

@@ -108,9 +108,13 @@ class StoreAccess:
     @staticmethod
     def of(settings: StoreSettings) -> StoreAccess:
         return StoreAccess(
-            absolute(settings.path), settings.endpoint, settings.region, settings.access_key, settings.secret_key,
-            settings.session_token,
-        )  # fmt: skip
+            absolute(settings.path),
+            settings.endpoint,
+            region=settings.region,
+            access_key=settings.access_key,
+            secret_key=settings.secret_key,
+            session_token=settings.session_token,
+        )
 
     def __repr__(self) -> str:
         return f"StoreAccess({self.url!r})"

@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.formats.kernels.jit import helper, kernel
 from headrace.formats.kernels.simd import leading_zeros, trailing_zeros
-from headrace.ingress.kernels.layout import (
+from headrace.ingress.kernels.array_columns import (
     A_FIRST,
     A_FLAGS,
     A_LAST,
@@ -55,7 +55,7 @@ from headrace.ingress.kernels.layout import (
     VIRTUAL,
     ZERO,
 )
-from headrace.ingress.kernels.tables import (
+from headrace.ingress.kernels.buffer_tables import (
     add_node,
     find_cell,
     find_node,

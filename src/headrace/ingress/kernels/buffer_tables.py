@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from headrace.formats.kernels.jit import helper, inlined, kernel
-from headrace.ingress.kernels.layout import ENDS, HEAD_DONE, OWNER, PASSED, POSITION, REST, T_FREE_NODES, TAIL_DONE
+from headrace.ingress.kernels.array_columns import (
+    ENDS,
+    HEAD_DONE,
+    OWNER,
+    PASSED,
+    POSITION,
+    REST,
+    T_FREE_NODES,
+    TAIL_DONE,
+)
 
 
 @inlined
