@@ -4,6 +4,8 @@ one is handled as its option says, and nothing is left behind."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -88,6 +90,28 @@ def test_stop_start_failure_drop_and_a_filter_that_passes_nothing(streams: Strea
         for name in ("w", "few", "j", "bad"):
             hub.sql(f"DROP PIPELINE {name}")
         assert streams.left() == []
+
+
+def test_a_worker_that_is_killed_once_fails_no_pipeline(streams: Streams) -> None:
+    killed = streams.base / "killed"
+
+    def dies_once(i: int) -> int:
+        if i == 6 and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return i
+
+    streams.session.udf.register("dies_once", dies_once, "long")
+    with headrace.connect(streams.base / "state", spark=streams.session) as hub:
+        hub.sql(streams.script())
+        hub.sql("CREATE PIPELINE j INTO m AS SELECT dies_once(a.id) AS id, b.k FROM a JOIN b ON a.id = b.id")
+        streams.give(hub, "a", range(0, 25))
+        streams.give(hub, "b", range(5, 8))
+        for name in "ab":
+            hub.streams[name].sync(300)
+        assert killed.exists()
+        assert found(hub, "j") == [(5, "k2"), (6, "k0"), (7, "k1")]
+        assert hub.pipelines["j"].status().state == "running"
 
 
 def test_a_query_that_dies_while_it_reads_the_end_closes_all_windows(

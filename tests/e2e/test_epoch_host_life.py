@@ -163,6 +163,23 @@ def test_a_function_that_uses_up_the_memory_kills_its_worker_and_fails_only_its_
     assert feed.found("neighbour") == [(i,) for i in range(9)]
 
 
+def test_a_worker_that_is_killed_once_fails_no_pipeline(feed: Feed, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+
+    def dies_once(i: int) -> int:
+        if i == 4 and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return i
+
+    feed.session.udf.register("dies_once", dies_once, "long")
+    feed.hub.sql("CREATE PIPELINE unlucky INTO m AS SELECT dies_once(id) AS id FROM s")
+    feed.give(6)
+    assert killed.exists()
+    assert feed.found("unlucky") == [(i,) for i in range(6)]
+    assert feed.hub.pipelines["unlucky"].status().state == "running"
+
+
 SCALA = """
 class Twice extends org.apache.spark.sql.api.java.UDF1[java.lang.Long, java.lang.Long] {
   override def call(x: java.lang.Long): java.lang.Long = if (x == null) null else x * 2

@@ -39,6 +39,7 @@ class OverBudget(UserError):
 
 class WorkerDied(ExternalError):
     code = "WORKER_DIED"
+    retry_helps = True
 
 
 class EpochTimeout(ExternalError):

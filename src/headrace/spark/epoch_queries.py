@@ -6,13 +6,15 @@ expects. Its rows are staged in the pipeline's sinks under the epoch's key, as t
 here is durable: after a crash the epoch is run again, and so are its queries.
 
 Queries of one epoch run at once, in threads of their own and in a FAIR pool. A query that fails, or takes longer than
-it may, fails its pipeline and no other.
+it may, fails its pipeline and no other. A query whose worker dies runs again first: something else may have killed the
+worker, such as the kernel when another process used up the memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.base.faults import fault_point
-from headrace.errors import QueryTimeout, StreamFailed
+from headrace.errors import QueryTimeout, StreamFailed, WorkerDied
 from headrace.model.definitions import PipelineDef
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
 from headrace.spark.jvm_plans import parse_query, query_over
@@ -37,9 +39,11 @@ from headrace.sql.hosts.text_edits import edited
 POOL = "headrace-queries"
 # More threads than cores: small queries wait for the planner of Spark, not for cores.
 THREADS = 8
+ATTEMPTS = 3  # of a query whose worker dies
 LOOK_SECONDS = 0.2
 CANCEL_SECONDS = 10.0  # Spark kills the Python workers of cancelled tasks after two seconds
 _numbers = itertools.count(1)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -122,16 +126,29 @@ class EpochQueries:
             described = f"headrace pipeline {one.query.pipeline.name}, epoch {one.query.key.epoch}"
             context.setJobGroup(one.group, described, interruptOnCancel=True)
             with muted():
-                outcome = self._run(one.query)
-        except Exception as problem:
-            if is_of_spark(problem):
-                raise
-            outcome = QueryOutcome(failure=query_failure(problem, one.query.pipeline).render())
+                outcome = self._attempted(one.query)
         finally:
             with self._lock:
                 self._groups.discard(one.group)
         outcome.ms = (time.perf_counter() - one.began) * 1000
         return outcome
+
+    def _attempted(self, query: EpochQuery) -> QueryOutcome:
+        """Run a query, again if its worker dies. What a failed attempt staged is not in its receipts, and is deleted
+        with the epoch's other staged files."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._run(query)
+            except Exception as problem:
+                if is_of_spark(problem):
+                    raise
+                failure = query_failure(problem, query.pipeline)
+                if not isinstance(failure, WorkerDied) or attempt == ATTEMPTS or self._cancelled:
+                    break
+                _log.warning(
+                    "pipeline %s runs epoch %d again: %s", query.pipeline.name, query.key.epoch, failure.message
+                )
+        return QueryOutcome(failure=failure.render())
 
     def _run(self, query: EpochQuery) -> QueryOutcome:
         program = query.pipeline.program

@@ -13,7 +13,7 @@ from headrace.model.definitions import PipelineDef
 from headrace.spark.causes import cause_of
 
 _GONE = re.compile(r"stopped SparkContext|SparkContext was shut down|Job \d+ cancelled because SparkContext")
-_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure|crashed")
+_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
 _BROADCAST = re.compile(
     r"[Cc]annot broadcast the table|[Nn]ot enough memory to build and broadcast|Could not execute broadcast in"
 )

@@ -14,6 +14,7 @@ from headrace.errors import (
     SinkUnavailable,
     StateUnavailable,
     StoreUnreachable,
+    WorkerDied,
     kind_of,
     may_pass,
 )
@@ -24,11 +25,13 @@ _ENDLESS = (BrokerUnreachable, DiskFull, JournalUnwritable, SinkUnavailable, Sta
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Waits in seconds: `first`, doubled up to `longest`. After `limit` failures in a row without progress, the query
-    stays dead. A query that was up for `calm` seconds has made progress, even without an epoch."""
+    stays dead. If they are deaths of a worker, after `deaths`: the worker may have been killed from outside, but more
+    often the query itself kills it. A query that was up for `calm` seconds has made progress, even without an epoch."""
 
     first: float = 0.5
     longest: float = 30.0
     limit: int = 10
+    deaths: int = 3
     calm: float = 300.0
 
     def wait(self, attempt: int) -> float:
@@ -65,7 +68,8 @@ class Retries:
             self._attempt = 0
         if not may_pass(problem):
             return None
-        if self._attempt >= self.policy.limit and not _endless(problem):
+        limit = self.policy.deaths if kind_of(problem) is WorkerDied else self.policy.limit
+        if self._attempt >= limit and not _endless(problem):
             return None
         if not self._attempt:
             self._since = now
