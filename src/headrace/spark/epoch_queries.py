@@ -51,6 +51,7 @@ class _Running:
     query: EpochQuery
     group: str
     began: float | None = None
+    given_up: bool = False
 
 
 class EpochQueries:
@@ -110,6 +111,7 @@ class EpochQueries:
         return ""
 
     def _give_up(self, future: Future[QueryOutcome], one: _Running, reason: str) -> QueryOutcome:
+        one.given_up = True
         self._cancel(one.group)
         if not future.cancel():
             wait([future], CANCEL_SECONDS)
@@ -126,28 +128,28 @@ class EpochQueries:
             described = f"headrace pipeline {one.query.pipeline.name}, epoch {one.query.key.epoch}"
             context.setJobGroup(one.group, described, interruptOnCancel=True)
             with muted():
-                outcome = self._attempted(one.query)
+                outcome = self._attempted(one)
         finally:
             with self._lock:
                 self._groups.discard(one.group)
         outcome.ms = (time.perf_counter() - one.began) * 1000
         return outcome
 
-    def _attempted(self, query: EpochQuery) -> QueryOutcome:
+    def _attempted(self, one: _Running) -> QueryOutcome:
         """Run a query, again if its worker dies. What a failed attempt staged is not in its receipts, and is deleted
         with the epoch's other staged files."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return self._run(query)
+                return self._run(one.query)
             except Exception as problem:
                 if is_of_spark(problem):
                     raise
-                failure = query_failure(problem, query.pipeline)
-                if not isinstance(failure, WorkerDied) or attempt == ATTEMPTS or self._cancelled:
+                failure = query_failure(problem, one.query.pipeline)
+                ended = self._cancelled or one.given_up  # Spark kills the workers of cancelled tasks
+                if not isinstance(failure, WorkerDied) or ended or attempt == ATTEMPTS:
                     break
-                _log.warning(
-                    "pipeline %s runs epoch %d again: %s", query.pipeline.name, query.key.epoch, failure.message
-                )
+                name, epoch = one.query.pipeline.name, one.query.key.epoch
+                _log.warning("the query of pipeline %s runs again in epoch %d: %s", name, epoch, failure.message)
         return QueryOutcome(failure=failure.render())
 
     def _run(self, query: EpochQuery) -> QueryOutcome:
