@@ -60,6 +60,8 @@ def test_an_error_that_only_names_a_call_is_not_the_cause() -> None:
         ("org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred", True),
         ("org.apache.hadoop.fs.ChecksumException: Checksum file not a length multiple of checksum size", True),
         ("java.io.FileNotFoundException: File file:/s/checkpoint/state/0/_stateSchema/default/0 does not exist", True),
+        ("java.io.EOFException", True),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly\nCaused by: java.io.EOFException", False),
         ("java.io.FileNotFoundException: File file:/in/a.json does not exist", False),
         ("java.net.ConnectException: Connection refused", False),
     ],

@@ -17,7 +17,7 @@ _CAUSED = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 # Spark meets damaged files of state and its metadata with errors like these.
 _STATE_FILE = re.compile(
-    r"CANNOT_LOAD_STATE_STORE|hadoop\.fs\.\w+Exception|NullPointerException"
+    r"CANNOT_LOAD_STATE_STORE|hadoop\.fs\.\w+Exception|NullPointerException|java\.io\.EOFException"
     r"|FileNotFoundException: File file:\S+/checkpoint/"
 )
 _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
@@ -31,7 +31,8 @@ def cause_of(failure: Exception) -> str:
 
 def from_state(failure: Exception) -> bool:
     """True if the query may have failed because of a file of its checkpoint."""
-    return _STATE_FILE.search(f"{failure}{getattr(failure, '_stackTrace', None) or ''}") is not None
+    text = f"{failure}{getattr(failure, '_stackTrace', None) or ''}"
+    return _STATE_FILE.search(text) is not None and not _DIED.search(text)  # a dead worker ends its stream early, too
 
 
 def in_short(text: str) -> str:
