@@ -19,10 +19,11 @@ import pytest
 from headrace.base.durable import write_atomic
 from headrace.errors import SinkAhead
 from headrace.model.stored import FORMAT
-from headrace.ring1.lane_state import BlobKey, MemoryStore
+from headrace.ring1.lane_state import BlobKey
 from headrace.service.offline import OfflineHub
 from headrace.state.restore import restore
 from tests.e2e.support import put
+from tests.ring1.memory_store import MemoryStore
 from tests.shared.mini import Checkpoint, Mini
 
 BEFORE: dict[str, Any] = json.loads(Path(__file__).with_name("before_checksums.json").read_text())

@@ -92,8 +92,8 @@ class FeedSegment:
 @dataclass(frozen=True, slots=True)
 class FeedEpoch:
     """One committed epoch of the stream in the feed. (checkpoint, instance, epoch) is the key of the epoch's output,
-    and `digest` identifies its input. `dropped` counts the rows of the epoch, and `dropped_bytes` the bytes, that found
-    no room, and `dropped_so_far` the rows of all epochs up to it."""
+    and `digest` identifies its input. `dropped` counts the rows of the epoch for which the feed had no room, and
+    `dropped_so_far` those of all epochs up to it."""
 
     position: int
     checkpoint: str
@@ -104,7 +104,6 @@ class FeedEpoch:
     segments: tuple[FeedSegment, ...] = ()
     ending: bool = False
     dropped: int = 0
-    dropped_bytes: int = 0
     dropped_so_far: int = 0
     version: int = 1
 

@@ -52,7 +52,6 @@ from headrace.sinks.feed_log import (
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.staged_sink import StagedSettings
 
-FeedStrategy = Literal["spill", "pause", "drop"]
 # A feed in memory would have about this much: the strategy `pause` keeps the consumer close behind.
 PAUSE_BYTES = 64 * 1024 * 1024
 SPILL_BYTES = 4 * 1024 * 1024 * 1024
@@ -294,7 +293,7 @@ class FeedSink:
         )
         waiting = log.backlog().bytes if segments and self._settings.strategy == "drop" else 0
         if waiting and waiting + made.bytes > self._settings.most:  # an empty feed takes an epoch of any size
-            made = replace(made, segments=(), dropped=made.rows, dropped_bytes=made.bytes)
+            made = replace(made, segments=(), dropped=made.rows)
         return self._placed(made, log)
 
     def _placed(self, made: FeedEpoch, log: FeedLog) -> FeedEpoch:

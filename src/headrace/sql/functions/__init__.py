@@ -92,11 +92,6 @@ def names_slow_kernel(sql: str) -> bool:
     return any(kernel in KERNELS and KERNELS[kernel].slow for kernel in re.findall(r"\bhr_\w+", sql))
 
 
-def is_slow(overload: Overload) -> bool:
-    """True if the overload runs Python code for every row, always or for some literals."""
-    return overload.slow or (isinstance(overload.sql, str) and names_slow_kernel(overload.sql))
-
-
 @cache
 def verified() -> frozenset[str]:
     """The keys of `verified.txt`: the functions, casts (`cast(A -> B)`) and aggregates that agree with Spark."""
