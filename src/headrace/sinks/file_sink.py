@@ -59,7 +59,8 @@ from headrace.sinks.sink_paths import MANIFESTS, STAGING, STORE_ERRORS, SinkPath
 
 GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
-# Earlier versions wrote no `digest` and no `crc`. No other field is known, so that a damaged name is noticed.
+# Earlier versions wrote no `digest` and no `crc`. Any other field is an error, so that a damaged field name is
+# detected.
 _FIELDS = {"version", "checkpoint", "sink", "instance", "epoch", "digest", "rows", "files", "crc"}
 # A staging directory, a manifest, or the temporary file that a crash left instead of a manifest.
 _TAG = re.compile(r"\.?(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.(?:json|promise)(?:\.\w+)?)?")
