@@ -235,7 +235,7 @@ class Gate:
         self._passes.release(syncs)
 
 
-def test_the_loop_goes_on_while_the_disk_syncs_and_one_sync_answers_all_who_wait(
+def test_the_loop_continues_while_the_disk_syncs_and_one_sync_answers_all_who_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, quick = Site(tmp_path, "http", {"fsync": "always"}), Site(tmp_path, "http", {"fsync": "never"}, name="q")

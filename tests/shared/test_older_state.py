@@ -56,7 +56,7 @@ def holding_token(root: Path) -> set[str]:
     return {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and b"s3cret" in p.read_bytes()}
 
 
-def test_a_state_directory_of_an_earlier_version_goes_on_with_the_epoch_that_it_ended_in(
+def test_a_state_directory_of_an_earlier_version_continues_with_the_epoch_that_it_ended_in(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = root / "state"

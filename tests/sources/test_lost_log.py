@@ -112,7 +112,7 @@ def test_buffers_are_logged_although_their_count_cannot_be_written_and_are_forgo
     assert BufferLog(tmp_path / "buffers.log").read()[1] == [y]
 
 
-def test_a_log_whose_last_line_was_not_written_completely_goes_on(tmp_path: Path) -> None:
+def test_a_log_whose_last_line_was_not_written_completely_continues(tmp_path: Path) -> None:
     extents = [Extent(f"/in/{name}", 1, 0, 11, "0", True) for name in "ab"]
     FileLog(tmp_path / "files.log").append(extents[:1])
     with open(tmp_path / "files.log", "ab") as file:

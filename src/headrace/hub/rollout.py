@@ -130,7 +130,7 @@ class Rollout:
         """Wait for the first epoch with this plan. False if it cannot come, and that does not matter.
 
         An epoch in flight that does not end, or fails again and again, runs again without the pipelines that were
-        dropped: they may be the cause. If that does not help, they are gone all the same. That is done only for a
+        dropped: they may be the cause. If that does not help, they are dropped anyway. That is done only for a
         change that cannot be rolled back: a pipeline that comes back needs its rows of this epoch.
         """
         drops = plan.change.only_leaves and plan.change.wait and plan.dropped and plan.ack is None

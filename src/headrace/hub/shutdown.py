@@ -68,7 +68,7 @@ class Shutdown:
                 return True
             pipelines = reconciler.catalog.running(runtime.stream.name)
             own = {p.instance for p in pipelines if reconciler.catalog.is_dedicated(p.instance)}
-            # A join waits for the end of all of its streams, also of one that got no row since its last end.
+            # A join waits for the end of all of its streams, even of one that got no row since its last end.
             version = runtime.end(pipelines, again=bool(own))
         if not runtime.wait_exhausted(_left(deadline)):
             return False

@@ -216,7 +216,7 @@ class Gateway:
 
 
 def _open_journal(directory: Path, segment_bytes: int) -> Journal:
-    """Open a journal and compile the kernels. Runs outside of the event loop, because both may take seconds. Raises
+    """Open a journal and compile the kernels. Runs outside the event loop, because both may take seconds. Raises
     JournalDamaged if the journal was removed; a new one must not hide that."""
     shredder.warm()
     delimiting.warm()

@@ -14,7 +14,7 @@ _EXPECTED = "an address such as 127.0.0.1:7000 or [::1]:7000"
 
 
 def address(value: str) -> Address:
-    """`host:port`; an IPv6 host stands in brackets."""
+    """`host:port`; an IPv6 host is in brackets."""
     host, colon, port = value.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

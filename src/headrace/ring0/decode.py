@@ -41,9 +41,9 @@ class Batch:
     `rows` is the relation, and `cells` are the bad values in it. `rejected` are records with a bad structure or a bad
     event time. They are no row for any pipeline, except in `mode` PERMISSIVE, where every record is a row.
 
-    The counters are over all records, also those that are rejected or that no filter keeps. `lost` of the `records` are
-    no row. `top` is the highest event time, and `untimed` rows have none. Rows beyond the task's time limit do not
-    count for `top`; they are `future`. `values` is the number of cells that the kernels parsed.
+    The counters are over all records, including those that are rejected or that no filter keeps. `lost` of the
+    `records` are no row. `top` is the highest event time, and `untimed` rows have none. Rows beyond the task's time
+    limit do not count for `top`; they are `future`. `values` is the number of cells that the kernels parsed.
     """
 
     rows: pa.Table

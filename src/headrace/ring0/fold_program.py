@@ -76,7 +76,7 @@ class FoldProgram:
 
 @lru_cache(maxsize=4096)
 def is_column(sql: str) -> bool:
-    """Whether an expression is just a column of the relation `rows`. Reading it never fails."""
+    """True if an expression is just a column of the relation `rows`. Reading it never fails."""
     return _COLUMN.fullmatch(sql) is not None
 
 
@@ -121,7 +121,7 @@ def _usable(key: FoldKey) -> bool:
 
 
 def _whole(kind: pa.DataType) -> bool:
-    """Whether values are whole numbers of at most 64 bits."""
+    """True if values are whole numbers of at most 64 bits."""
     return pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
 
 

@@ -197,7 +197,7 @@ class FileSink:
         return later + sorted(name for name, epoch in known if epoch > key.epoch)
 
     def _shown(self, key: SinkKey) -> list[tuple[str, int]]:
-        """The visible files of this writer and instance, also those in partitions, with their epoch."""
+        """The visible files of this writer and instance, including those in partitions, with their epoch."""
         begin = f"part-{self.paths.writer(key)}-{key.instance}-"
         found = []
         for name in self.output.below("", without="_headrace"):

@@ -1,8 +1,8 @@
 """The source `pipeline`: the output of a pipeline as a stream again. Its rows come from a feed
 (`headrace.sinks.feed_log`) that the pipeline writes, one epoch of the pipeline at a position.
 
-Only CREATE STREAM ... AS PIPELINE and INTO STREAM of a pipeline make such a stream. The feed lies in the directory of
-the stream, so that the stream takes it along when it is dropped or copied.
+Only CREATE STREAM ... AS PIPELINE and INTO STREAM of a pipeline make such a stream. The feed is in the directory of the
+stream, so that the stream takes it along when it is dropped or copied.
 
 **Event time.** Every position of the feed says how far the event time of the stream has come: `FeedEpoch.watermark`,
 which the pipeline's own stream decides. The splits of an epoch carry that of its last position, and the rows do not

@@ -182,7 +182,7 @@ class FileLog:
 
     def _count(self) -> None:
         """Note how many extents there are. Nothing but a check depends on it, so it need not be durable, and if it
-        cannot be written, the extents are logged all the same. The number only grows."""
+        cannot be written, the extents are logged anyway. The number only grows."""
         with contextlib.suppress(DiskFull, StateUnavailable):
             store_text(self._count_file, str(self.first + len(self.extents)), durable=False)
 

@@ -95,7 +95,7 @@ class KafkaSettings:
     on_data_loss: Literal["fail", "skip"] = option(
         choice("fail", "skip"),
         default="fail",
-        help="what messages do that are gone before they are read: fail stops the stream, skip counts them and goes on",
+        help="if messages are gone before they are read: fail stops the stream, skip counts them and continues",
     )
     kafka: dict[str, str] = client_settings(  # noqa: RUF009
         "any setting of the client library librdkafka; kafka.bootstrap.servers is required"

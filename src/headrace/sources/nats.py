@@ -55,7 +55,7 @@ class NatsSettings(NatsOptions):
     on_data_loss: Literal["fail", "skip"] = option(
         choice("fail", "skip"),
         default="fail",
-        help="what messages do that are gone before they are read: fail stops the stream, skip counts them and goes on",
+        help="if messages are gone before they are read: fail stops the stream, skip counts them and continues",
     )
 
     @property

@@ -91,7 +91,7 @@ class DedicatedSparkQuery:
             try:
                 self._committer.release()
                 self._tend()
-            except HeadraceError as problem:  # the query meets a damaged feed itself; a full disk passes
+            except HeadraceError as problem:  # the query itself reports a damaged feed; a full disk may get space again
                 _log.warning("looking after the feeds of pipeline %s: %s", self._pipeline().name, problem.message)
             time.sleep(LOOK_SECONDS)
 

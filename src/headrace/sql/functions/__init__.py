@@ -100,7 +100,7 @@ def verified() -> frozenset[str]:
 
 @cache
 def spark_functions() -> frozenset[str]:
-    """The names of all functions that Spark has, also of those that the shared host does not have."""
+    """The names of all functions that Spark has, including those that the shared host does not have."""
     return _lines("spark_functions.txt")
 
 

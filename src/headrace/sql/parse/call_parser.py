@@ -1,4 +1,4 @@
-"""The grammar of function calls: arguments, lambdas, the clauses behind a call, and functions with words in them."""
+"""The grammar of function calls: arguments, lambdas, the clauses after a call, and functions with words in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Levels(Protocol):
 
 
 class CallParser:
-    """Parses the call at the cursor. `levels` parses the expressions inside of it."""
+    """Parses the call at the cursor. `levels` parses the expressions inside it."""
 
     def __init__(self, cursor: Cursor, levels: Levels) -> None:
         self.cursor, self.levels = cursor, levels

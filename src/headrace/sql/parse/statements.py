@@ -80,7 +80,7 @@ class StreamOutlet:
 
 @dataclass(frozen=True, slots=True)
 class Outlets:
-    """What stands after the INTO of a pipeline: the names of sinks, streams, and SPARK READER."""
+    """The targets after the INTO of a pipeline: the names of sinks, streams, and SPARK READER."""
 
     sinks: tuple[str, ...]
     spans: tuple[Span, ...]

@@ -246,7 +246,7 @@ def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
         raw = evaluate(f"({text}) IS NULL" if nested else text, ctx.meaning.time_zone)
     except duckdb.Error as problem:
         return FailingConstant(expr.type, expr, said(problem), at=expr.at)
-    if nested:  # DuckDB drops what stands beside a NULL, so it must be known
+    if nested:  # DuckDB drops the operands beside a NULL, so it must be known
         return Literal(expr.type, None, at=expr.at) if raw else expr
     value = _from_wire(expr, raw)
     return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)
