@@ -71,7 +71,8 @@ class Rollout:
         self._background, self._start_timeout = background, start_timeout
 
     def publish(self, change: StreamChange) -> list[PublishedPlan]:
-        """Publish a stream's plan and start its query if need be. Returns nothing when there is nothing to wait for."""
+        """Publish a stream's plan, and start its query if it must run. Returns an empty list if there is nothing to wait
+        for."""
         name, declarations = change.stream, self._declarations
         with declarations.lock:
             self._reservations.wait({name})
@@ -210,9 +211,9 @@ class Rollout:
 
 
 def _dropped(exits: Sequence[PipelineExit], catalog: Catalog) -> tuple[PipelineDef, ...]:
-    """The pipelines that keep nothing and whose rows nobody needs. A pipeline that is replaced, on this stream or on
-    another one, is not among them: its successor is not in the epoch in flight, so without it the rows of that epoch
-    would be in neither."""
+    """The pipelines that keep no state and whose rows no other pipeline needs. A pipeline that is replaced, on this
+    stream or on another one, is not among them: its successor is not in the epoch in flight, so without it the rows of
+    that epoch would be in neither."""
 
     def replaced(pipeline: PipelineDef) -> bool:
         now = catalog.pipeline(pipeline.name)

@@ -88,7 +88,7 @@ class Shutdown:
         found = reconciler.dedicated.finish(FOR_EVER if timeout is None else timeout)
         if found is None:
             return False
-        for pipeline, problem in found.failed:  # also when the queue that records failures is not there yet
+        for pipeline, problem in found.failed:  # even if the background queue has not recorded the failure yet
             reconciler.drop_failed(StreamFailures(pipeline.program.stream, {pipeline.run: problem}, {}))
         with reconciler.lock:
             reconciler.declarations.finished(found.done)

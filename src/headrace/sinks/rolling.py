@@ -10,7 +10,7 @@ sees them. When the open files of a partition are large or old enough, they *rol
 1. Write a roll record: the files that join, in the order of their epochs, and how many rows each epoch has.
 2. Write their rows to one temporary file, sync it, and rename it to the visible name, that of its first member. On an
    object store: put the joined object under a hidden name, and copy it to the visible one. S3 copies at most 5 GiB,
-   so files roll earlier there, and in several parts if need be (`headrace.sinks.outputs.LARGEST_OBJECT`).
+   so files roll earlier there, and in several parts if they are too large (`headrace.sinks.outputs.LARGEST_OBJECT`).
 3. Delete the members. The record stays.
 
 **Why it is exactly once.** Before the record nothing has changed. After it, the members are fixed: whoever finds the
