@@ -71,8 +71,8 @@ class Rollout:
         self._background, self._start_timeout = background, start_timeout
 
     def publish(self, change: StreamChange) -> list[PublishedPlan]:
-        """Publish a stream's plan, and start its query if it must run. Returns an empty list if there is nothing to wait
-        for."""
+        """Publish a stream's plan, and start its query if it must run. Returns an empty list if there is nothing to
+        wait for."""
         name, declarations = change.stream, self._declarations
         with declarations.lock:
             self._reservations.wait({name})
