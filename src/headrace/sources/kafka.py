@@ -55,7 +55,7 @@ def _pattern(value: str) -> str:
 def _names(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
     if not all(names):
-        raise ValueError("names of topics with commas between")
+        raise ValueError("names of topics, separated by commas")
     return names
 
 
@@ -73,7 +73,7 @@ def _offsets(value: str) -> dict[str, dict[int, int]]:
 class KafkaSettings:
     """The options of `source = 'kafka'`."""
 
-    topics: tuple[str, ...] = option(_names, default=(), help="names of topics, with commas between")
+    topics: tuple[str, ...] = option(_names, default=(), help="names of topics, separated by commas")
     topic_pattern: str | None = option(
         _pattern, help="a regular expression for whole names of topics, instead of topics; new topics are noticed"
     )
