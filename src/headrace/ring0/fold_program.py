@@ -2,8 +2,8 @@
 
 DuckDB takes half a millisecond for a small aggregation, and a stream of hundreds of pipelines has dozens of them in
 every epoch. The kernels take some microseconds. They know counts, sums, minima and maxima of numbers and times, by keys
-that are no floating-point numbers, without a window or in tumbling windows. DuckDB still evaluates every expression, so
-values, overflow and time zones are the same.
+that are not floating-point numbers, without a window or in tumbling windows. DuckDB still evaluates every expression,
+so values, overflow and time zones are the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs lanes for one epoch from their messages: decode, `advance`, stage the output, report.
 
-A pipeline's own failure becomes an `error` message, and the other lanes of its pool go on. A failure of the state store
-is raised, because no pipeline has caused it.
+A pipeline's own failure becomes an `error` message, and the other lanes of its pool continue. A failure of the state
+store is raised, because no pipeline has caused it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The log of the source `buffers`: one JSON line per listed buffer, after a line about the buffers that were removed.
-The file `buffers.count` beside it has the number of buffers, to notice that the end of the log is gone."""
+The file `buffers.count` beside it has the number of buffers, to detect that the end of the log is missing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class BufferLog:
         )
 
     def _counted(self) -> int:
-        """How many buffers were logged, as far as it is known. If the file is damaged, only this check is lost."""
+        """How many buffers were logged, as far as known. If the file is damaged, only this check is lost."""
         with contextlib.suppress(HeadraceError):
             return int(stored_text(self.path.with_suffix(".count"), lambda text: False) or 0)
         return 0
