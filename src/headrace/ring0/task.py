@@ -51,7 +51,7 @@ class _Task:
         self.given, self.plan = given, given.plan
         self.passes, self.outbox = Passes(given), Outbox(given)
         self.present = frozenset(self.passes.runners)
-        # Instances that were dropped and started again before an epoch could inform their lanes: their state is deleted.
+        # Instances that were dropped and started again before an epoch informed their lanes: their state is deleted.
         self.back = {left.pipeline.instance for left in given.leaving if left.drop} & self.present
         stream, planned = given.plan.stream, given.planned
         self.judge = Judge(policy_of(stream), stream.schema, self._line)

@@ -26,7 +26,7 @@ class Levels(Protocol):
         """Any expression."""
 
     def bit_or(self) -> Node:
-        """An expression that is no predicate."""
+        """An expression that is not a predicate."""
 
 
 class CallParser:

@@ -42,7 +42,7 @@ _TYPES = _set(
 )
 # These begin a line of a query.
 _CLAUSES = _set("SELECT FROM WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT EMIT")
-# A parenthesis after these is no call.
+# A parenthesis after these is not a call.
 _NO_CALLS = _set(
     """ALL AND AS BY ELSE EXISTS FILTER FROM IN NOT ON OR OVER SELECT THEN UNION USING VALUES WHEN WHERE WITH"""
 )

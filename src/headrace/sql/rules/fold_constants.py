@@ -139,7 +139,7 @@ def _alike(expr: Expr) -> Expr:
 
 
 def _is_null_for_duckdb(expr: Call) -> bool:
-    """True if DuckDB's optimizer knows that the call is NULL, so that it drops what stands beside it. The planner must
+    """True if DuckDB's optimizer knows that the call is NULL, so that it drops the operands beside it. The planner must
     know it, too: `headrace.sql.render.duckdb` keeps the operands that Spark evaluates beside a literal NULL."""
     if expr.name in ("try_divide", "try_mod"):  # Spark does not evaluate the dividend
         divisor = expr.args[1]
