@@ -16,7 +16,7 @@ import pytest
 import headrace
 from headrace.bridge.messages import Row
 from headrace.sinks.feed_log import FeedLog, feed_directory
-from headrace.spark import dedicated_committer
+from headrace.spark import dedicated_committer, query_output
 from headrace.spark.epoch_queries import EpochQueries
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
 from headrace.spark.epoch_reports import EpochReports
@@ -51,7 +51,7 @@ class Executed:
     in_batches: dict[int, set[str]] = field(default_factory=dict)
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
-        add, run, write = EpochReports.add, EpochQueries.run, dedicated_committer.write_output
+        add, run, write = EpochReports.add, EpochQueries.run, query_output.write_output
 
         def adding(reports: EpochReports, row: Row) -> None:
             one = EpochReports()
