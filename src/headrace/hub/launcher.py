@@ -134,9 +134,8 @@ class SparkLauncher:
             directory=request.directory,
             committer=request.committer,
             places=request.places,
-            pipeline=request.pipeline,
+            runtime=request.runtime,
             ended=request.on_end,
-            tend=request.tend,
         )
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:

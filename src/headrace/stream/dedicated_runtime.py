@@ -47,6 +47,7 @@ from headrace.stream.supervisor import QuerySupervisor
 if TYPE_CHECKING:
     from headrace.spark.dedicated_committer import BatchSummary, DedicatedCommitter
     from headrace.spark.dedicated_frame import FeedPlace
+    from headrace.spark.dedicated_run import TendedPipeline
 
 
 SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
@@ -59,9 +60,8 @@ class DedicatedRequest:
     directory: Path
     committer: DedicatedCommitter
     places: dict[str, FeedPlace]
-    pipeline: Callable[[], PipelineDef]
+    runtime: TendedPipeline
     on_end: OnEnd
-    tend: Callable[[], None]
 
 
 class DedicatedRun(Query, Protocol):
@@ -315,9 +315,7 @@ class DedicatedRuntime:
         begin = stored(Begin, directory / BEGIN) or Begin({})
         places = {s: FeedPlace(log.directory, begin.positions.get(s, 0)) for s, log in self.feeds().items()}
         run = self._host.launch_dedicated(
-            DedicatedRequest(
-                directory, self.committer, places=places, pipeline=lambda: self.pipeline, on_end=on_end, tend=self.tend
-            )
+            DedicatedRequest(directory, self.committer, places=places, runtime=self, on_end=on_end)
         )
         self._run = run
         return run
