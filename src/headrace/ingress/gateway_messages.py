@@ -14,8 +14,8 @@ from headrace.model.definitions import StreamDef
 
 @dataclass(frozen=True, slots=True)
 class GatewayOrder:
-    """An order about the stream `name`. Only `open` has a declaration, a directory and settings, both as stored text:
-    the type of the settings depends on the stream's source. `id` is that of the answer."""
+    """An order about the stream `name`. Only `open` has a directory, and a declaration and settings as stored text: the
+    type of the settings depends on the stream's source. `id` is that of the answer."""
 
     do: Literal["open", "close", "sync", "metrics"]
     name: str
