@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.sql.functions import FUNCTIONS, is_slow
+from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.casts import CASTS
 from headrace.sql.functions.overload import Overload
+from tests.sql.functions.page import is_slow
 
 # The columns of a type, for the first and the second argument.
 _COLUMNS = {

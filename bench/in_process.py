@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from headrace.bridge.messages import Row
 from headrace.hub.hub import Hub
 from headrace.model.program import Meaning
-from headrace.ring1.lane_state import MemoryStore
 from headrace.sources import files
 from headrace.spark.epochs import EpochPlanner, read_partition
 from headrace.spark.state_host import LaneProcessor
@@ -33,6 +32,7 @@ from headrace.stream.host import QueryRequest
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.stream_status import StoredStream
 from headrace.stream.waiting import QueryWaits
+from tests.ring1.memory_store import MemoryStore
 
 PARALLELISM = 2
 

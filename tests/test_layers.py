@@ -15,10 +15,9 @@ from tests.code import SOURCE, modules, tree
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("base",),
-    ("model",),
-    ("exec", "formats", "control", "brokers", "stores"),
-    ("ingress",),
-    ("sinks",),
+    ("model", "brokers", "stores"),
+    ("exec", "formats", "control"),
+    ("ingress", "sinks"),
     ("sources",),
     ("bridge", "sql"),
     ("ring0", "ring1", "state"),

@@ -16,8 +16,8 @@ SHARED = {
     "kernels": "functions on arrays, in each room that has some",
     "hub": "the room, and its door",
 }
-# Modules in packages of these names are named after what they handle, such as `texts` or `sinks`, in every room.
-BY_SUBJECT = ("kernels", "routes")
+# The modules of this package are named after the objects of the paths that they answer, such as `savepoints`.
+ROUTES = "routes"
 
 
 def defined(path: Path) -> Iterator[str]:
@@ -54,7 +54,7 @@ def shared_modules() -> dict[str, list[str]]:
         place = path.relative_to(SOURCE)
         if place.name == "__init__.py":
             found[place.parent.name].add(str(place.parent))
-        elif place.parent.name not in BY_SUBJECT:
+        elif place.parent.name != ROUTES:
             found[place.stem].add(str(place))
     return shared(found)
 

@@ -157,7 +157,7 @@ def test_editors_get_findings_with_ranges_as_json() -> None:
     assert [e["code"] for e in missing["errors"]] == ["MISSING_FILE"]
 
 
-def test_fmt_formats_in_place_and_tells_what_is_not_formatted(tmp_path: Path) -> None:
+def test_fmt_formats_in_place_and_reports_what_is_not_formatted(tmp_path: Path) -> None:
     script = tmp_path / "app.sql"
     script.write_text(GOOD.lower())
     assert headrace("fmt", "--check", str(script)).returncode == 1
@@ -295,7 +295,7 @@ def test_doctor_says_what_is_wrong_and_what_to_do(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_state_directory_that_is_a_file_is_told_with_its_path(tmp_path: Path) -> None:
+def test_a_state_directory_that_is_a_file_is_reported_with_its_path(tmp_path: Path) -> None:
     script, file = tmp_path / "app.sql", tmp_path / "state"
     script.write_text("SHOW STREAMS")
     file.write_text("")

@@ -16,6 +16,7 @@ from headrace.app.cli import app
 from headrace.app.run import RunSettings, run_script
 from headrace.app.view.lines import pipelines_line, status_lines, stream_line
 from headrace.errors import AlreadyExists, InUse
+from headrace.hub.redeclaring import lost_with
 from headrace.hub.results import Result
 from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
@@ -269,7 +270,8 @@ def test_the_option_for_bad_files_can_be_changed_with_pipelines_and_without_read
     changed = script(tmp_path, on_bad_file="skip").split(";")[0]
     with pytest.raises(AlreadyExists) as exists:
         mini.hub.sql(changed)
-    assert "goes on where it was" in exists.value.advice
+    assert "CREATE OR REPLACE STREAM" in exists.value.advice
+    assert lost_with(mini.hub.catalog.streams["s"]) not in exists.value.advice
     result = mini.hub.sql(changed.replace("CREATE", "CREATE OR REPLACE"))[0]
     assert result.warnings == ()
     mini.drain()
@@ -283,7 +285,8 @@ def test_check_and_run_check_print_the_warnings(tmp_path: Path, mini: Mini) -> N
     file.write_text("CREATE PIPELINE IF NOT EXISTS p INTO out AS SELECT n FROM s")
     answer = CliRunner().invoke(app, ["run", str(file), "--check", "--state-dir", str(tmp_path / "other")])
     assert answer.exit_code == 0, answer.output
-    assert "warning: pipeline p is declared differently" in answer.stderr
+    assert "warning: " in answer.stderr
+    assert "SHOW CREATE PIPELINE p" in answer.stderr
 
 
 def test_the_count_of_dropped_records_is_known_while_the_gateway_runs_and_after_it(tmp_path: Path) -> None:

@@ -57,14 +57,14 @@ def test_a_run_is_timed_with_the_cpu_of_its_processes(running: Contender, tmp_pa
     running.close()
 
 
-def test_a_failure_is_told_and_the_next_request_is_served(running: Contender, tmp_path: Path) -> None:
+def test_a_failure_is_reported_and_the_next_request_is_served(running: Contender, tmp_path: Path) -> None:
     with pytest.raises(ContenderFailed, match="ValueError: no such query"):
         running.check("a", 1, [], tmp_path / "out")
     running.check("a", 8, [], tmp_path / "out")
     running.close()
 
 
-def test_a_process_that_ends_is_told(running: Contender, tmp_path: Path) -> None:
+def test_a_process_that_ends_is_reported(running: Contender, tmp_path: Path) -> None:
     with pytest.raises(ContenderFailed, match="fake ended"):
         running.check("a", 2, [], tmp_path / "out")
     with pytest.raises(ContenderFailed):

@@ -187,7 +187,7 @@ def test_stored_results_take_the_place_of_older_ones_on_the_page(
     assert "QUICK=1, a day, load 1 to 3 on 2 cores." in page
 
 
-def test_cpu_is_told_as_a_multiple_of_ours() -> None:
+def test_cpu_is_shown_as_a_multiple_of_ours() -> None:
     found = compared("a", headrace={8: 2.0}, flink={8: 9.0}, spark={8: 1.0, 32: 5.0}, duckdb={8: 1.0})
     found.problems["duckdb"] = "differs"
     assert found.cpu_ratios() == {"flink N=8": 4.5, "spark N=8": 0.5}
@@ -201,7 +201,7 @@ def test_every_count_has_headrace_and_every_system_is_known() -> None:
             assert {n for counts in by.values() for n in counts} == set(by["headrace"])
 
 
-def test_a_package_that_does_not_exist_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_does_not_exist_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.peers.environments.CACHE", tmp_path)
     monkeypatch.setattr("bench.peers.environments.ROOT", tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -37,7 +37,7 @@ def bad(mini: Mini) -> dict[str, int]:
     return dict(status(mini).bad)
 
 
-def test_a_topic_that_is_hidden_and_shown_again_goes_on_where_it_was(
+def test_a_topic_that_is_hidden_and_shown_again_continues_where_it_was(
     mini: Mini, topics: Topics, topic: str, broker: Broker
 ) -> None:
     declare(mini, broker.guarded, "", topic_pattern=topic, on_data_loss="skip", **LOGIN)
@@ -53,7 +53,7 @@ def test_a_topic_that_is_hidden_and_shown_again_goes_on_where_it_was(
     assert bad(mini) == {"data_lost": 1}
 
 
-def test_a_hidden_topic_stops_a_stream_that_may_lose_nothing_and_it_goes_on_afterwards(
+def test_a_hidden_topic_stops_a_stream_that_may_lose_nothing_and_it_continues_afterwards(
     mini: Mini, topics: Topics, topic: str, broker: Broker
 ) -> None:
     declare(mini, broker.guarded, "", topic_pattern=topic, **LOGIN)
@@ -74,7 +74,7 @@ def test_a_hidden_topic_stops_a_stream_that_may_lose_nothing_and_it_goes_on_afte
 
 
 @pytest.mark.parametrize("left", [(), ("DESCRIBE",)], ids=["nothing is allowed", "reading is not allowed"])
-def test_a_permission_that_is_withdrawn_is_coded_and_the_stream_goes_on_when_it_is_given_back(
+def test_a_revoked_permission_is_coded_and_the_stream_continues_when_it_is_granted_again(
     mini: Mini, topics: Topics, topic: str, broker: Broker, left: tuple[str, ...]
 ) -> None:
     declare(mini, broker.guarded, topic, **LOGIN)

@@ -17,13 +17,13 @@ from headrace.bridge.messages import MessageKind, Row
 from headrace.control.signals import FLUSH, PING, QUICK_END, Barrier
 from headrace.errors import BarrierOverlap, DuplicateBarrier, HeadraceError, MissingInput, SinkFailed, UnknownInput
 from headrace.model.plan_version import PlanVersion
-from headrace.ring1.lane_state import MemoryStore
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.state_host import LaneProcessor
 from headrace.spark.summary import EpochSummary
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Debt, read_progress, write_progress
 from tests.ring0.tasks import WORD, at, counting, lines, stream, task
+from tests.ring1.memory_store import MemoryStore
 
 PIPELINE = counting(5, WORD, buckets=2)
 TASKS = 3

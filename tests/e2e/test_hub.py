@@ -125,7 +125,7 @@ def test_a_pipeline_that_joins_later_never_sees_the_null_of_a_column_that_was_no
     assert sorted(i for i, _ in joined) == everything[-len(joined) :]
 
 
-def test_stop_keeps_state_start_goes_on_with_it_and_drop_forgets(hub: Hub, place: Path) -> None:
+def test_stop_keeps_state_start_continues_with_it_and_drop_forgets(hub: Hub, place: Path) -> None:
     hub.sql(
         "CREATE PIPELINE total INTO m AS SELECT count(*) AS n FROM s; CREATE PIPELINE other INTO m AS SELECT id FROM s"
     )

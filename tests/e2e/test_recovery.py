@@ -120,7 +120,7 @@ def test_a_commit_that_wants_to_end_the_process_is_a_failure_like_any_other(
     assert len(raised) == 2
 
 
-def test_a_commit_that_hangs_is_shown_and_keeps_nobody_from_dropping_the_stream(
+def test_a_commit_that_hangs_is_shown_and_does_not_block_dropping_the_stream(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.spark.query.PLANNER_SECONDS", 0.5)
@@ -144,7 +144,7 @@ def test_a_commit_that_hangs_is_shown_and_keeps_nobody_from_dropping_the_stream(
     go_on.set()
 
 
-def test_a_task_that_never_ends_costs_its_own_pipeline_and_nobody_else(hub: Hub, tmp_path: Path, crashes: Path) -> None:
+def test_a_task_that_never_ends_affects_only_its_own_pipeline(hub: Hub, tmp_path: Path, crashes: Path) -> None:
     begin(hub, tmp_path, ", max_epoch_time = '4s'")
     hub.sql("CREATE PIPELINE hangs INTO m AS SELECT id + 1 AS n FROM s")
     crashes.write_text("hangs/for ever\n")

@@ -72,7 +72,7 @@ class Runs:
         return stream_directory(self.state, NAME.lower()) / "checkpoint"
 
 
-def test_a_state_directory_with_an_odd_name_goes_on_also_from_where_an_earlier_version_put_its_checkpoint(
+def test_a_state_directory_with_an_odd_name_continues_even_from_where_an_earlier_version_put_its_checkpoint(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     place = tmp_path / "a b%20c#d?e:f ü[g]"

@@ -140,7 +140,7 @@ def test_what_only_spark_has_gives_the_rows_of_spark_batch(hub: Hub, streams: St
     assert sorted(complete[max(complete)]) == sorted(counts), "the complete mode shows every group in the newest batch"
 
 
-def test_the_example_of_the_documentation_runs_and_goes_on_after_a_stop(streams: Streams) -> None:
+def test_the_example_of_the_documentation_runs_and_continues_after_a_stop(streams: Streams) -> None:
     """Bad batches are run again, a stopped query goes on, its rows wait meanwhile, and DROP leaves nothing."""
     script = """
     CREATE STREAM sensors (device STRING, temp DOUBLE, note STRING, ts TIMESTAMP)

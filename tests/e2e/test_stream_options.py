@@ -107,7 +107,7 @@ def test_silence_far_future_late_rows_and_too_many_groups(spark: SparkSession, t
         assert "warning" in str(hub.sql("EXPLAIN SELECT id FROM s")[0])  # 1 ms is less than an epoch takes
 
 
-def test_the_end_of_input_closes_no_window_if_told_so_and_an_empty_stream_has_totals(
+def test_the_end_of_input_closes_no_window_if_asked_not_to_and_an_empty_stream_has_totals(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     put(tmp_path / "in" / "0.json", [line(i) for i in range(10)])

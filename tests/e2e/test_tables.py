@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headrace
+from headrace.sinks.rolling import ROLLED
 from tests.e2e.support import Row, assert_same_rows, until
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def test_parquet_of_spark_comes_back_to_spark_in_joined_files(spark: SparkSessio
         until(lambda: hub.streams["s"].status().rows == 3000, "all rows")
         assert hub.streams["s"].status().epoch >= 2
         assert not list(target.glob("part-*"))
-        assert "visible when their file rolls" in str(hub.sql("EXPLAIN PIPELINE p")[0])
+        assert ROLLED in str(hub.sql("EXPLAIN PIPELINE p")[0])
     assert len(list(target.glob("part-*"))) == 1  # of all epochs and tasks
     wanted = [frozen(row) for row in spark.read.parquet(str(source)).selectExpr(
         "CAST(id AS BIGINT) AS id", "CAST(price AS DECIMAL(12,2)) AS price", "at", "pos.lat AS lat", "tags", "m", "day"

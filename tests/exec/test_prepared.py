@@ -85,7 +85,7 @@ def test_old_statements_are_dropped(spy: Spy, kept: PreparedStatements, monkeypa
     assert spy.ran.count("DEALLOCATE") == 2
 
 
-def test_the_clock_of_an_epoch_is_read_anew_in_every_call() -> None:
+def test_the_clock_of_an_epoch_is_read_again_in_every_call() -> None:
     meaning, sql = Meaning(), "SELECT k, getvariable('hr_now') AS now FROM rows"
     for now in range(4):
         duck.set_clock([meaning], now)

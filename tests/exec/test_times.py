@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.exec.kernels.numbers import KERNELS as NUMBERS
+from headrace.exec.kernels.date_patterns import BadPattern, check_written, compile_pattern
+from headrace.exec.kernels.number_texts import KERNELS as NUMBERS
 from headrace.exec.kernels.pattern_reading import read, reader
-from headrace.exec.kernels.patterns import BadPattern, check_written, compile_pattern
 from headrace.exec.kernels.zones import SECOND, UnknownZone, known, zone
 
 YEARS_400 = 146_097 * 86_400

@@ -226,7 +226,7 @@ def test_bytes_that_are_not_utf8_are_rejected_replaced_or_kept() -> None:
     assert table(decode(b'{"c0":"00fF"}\n{"c0":"0"}', schema("BINARY"), binary="hex")) == [[b"\x00\xff"], [None]]
 
 
-def test_integers_of_nineteen_digits_are_told_apart_at_the_limits() -> None:
+def test_integers_of_nineteen_digits_are_distinguished_at_the_limits() -> None:
     numbers = [2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 9999999999999999999, 10**18, -(10**18), 10**19]
     data = "\n".join(f'{{"c0":{n},"c1":{n}}}' for n in numbers).encode()
     decoded = decode(data, schema("BIGINT", "DECIMAL(19,0)"))

@@ -297,7 +297,7 @@ def test_a_script_whose_stream_dies_has_no_effect(hub: Hub, queries: RunningQuer
     assert [left.pipeline.name for left in plan.left] == ["q"]
 
 
-def test_what_others_did_meanwhile_stays_when_a_script_is_taken_back(hub: Hub) -> None:
+def test_changes_of_other_scripts_stay_when_a_script_is_rolled_back(hub: Hub) -> None:
     before = hub.catalog
     hub.sql("CREATE SINK a WITH (type = 'memory'); CREATE SINK b WITH (type = 'memory')")
     after = hub.catalog

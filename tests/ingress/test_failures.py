@@ -23,6 +23,7 @@ from headrace.ingress import flusher, http, tcp
 from headrace.ingress import gateway as gateway_module
 from headrace.ingress.arena import LARGEST_READ
 from headrace.ingress.gateway import raise_file_limit
+from headrace.ingress.gateway_messages import GatewayOrder
 from headrace.ingress.journal import Journal
 from headrace.ingress.journal_sync import Sync
 from headrace.ingress.mark import JournalPosition, commit
@@ -235,7 +236,7 @@ class Gate:
         self._passes.release(syncs)
 
 
-def test_the_loop_goes_on_while_the_disk_syncs_and_one_sync_answers_all_who_wait(
+def test_the_loop_continues_while_the_disk_syncs_and_one_sync_answers_all_who_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, quick = Site(tmp_path, "http", {"fsync": "always"}), Site(tmp_path, "http", {"fsync": "never"}, name="q")
@@ -499,7 +500,7 @@ def test_a_full_disk_pauses_the_senders_until_there_is_room(tmp_path: Path, monk
             assert site.ingress.metrics()["state"] == "paused"
             assert statuses(await ask(site, post(b'{"a":3}', b"Connection: close"))) == [429]
             with pytest.raises(JournalUnwritable):
-                await gateway.do({"do": "sync", "name": "s"})
+                await gateway.do(GatewayOrder("sync", "s"))
             assert not asked.done()
             writing.on = False
             assert statuses(await asked) == [204]

@@ -22,6 +22,7 @@ from headrace.errors import AddressInUse, BadOption
 from headrace.ingress import senders, stream_ingress, tcp
 from headrace.ingress import site as sites
 from headrace.ingress.gateway import Gateway
+from headrace.ingress.gateway_messages import GatewayAnswer, GatewayOrder
 from headrace.ingress.mark import JournalPosition, commit
 from headrace.ingress.ready import ReadyLog, UnitReader
 from headrace.model.definitions import StreamDef
@@ -644,10 +645,10 @@ def test_a_sync_makes_everything_survive_the_machine(tmp_path: Path) -> None:
             _, writer = await site.connect()
             writer.write(b"{}\n")
             await until(lambda: site.counters("tcp")["bytes"] == 3)
-            assert await gateway.do({"do": "sync", "name": "S"}) == {}
+            assert await gateway.do(GatewayOrder("sync", "S")) == GatewayAnswer()
             assert site.ingress.journal.unsynced() is None
             assert site.read() == [b"{}"]
-            assert await gateway.do({"do": "sync", "name": "unknown"}) == {}
+            assert await gateway.do(GatewayOrder("sync", "unknown")) == GatewayAnswer()
 
     run(main)
 

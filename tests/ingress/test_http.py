@@ -20,6 +20,7 @@ import pytest
 from headrace.formats.codecs import decompress
 from headrace.ingress import bodies, flusher, http, refusals
 from headrace.ingress import site as sites
+from headrace.ingress.gateway_messages import GatewayOrder
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.site import Route
 from tests.ingress.fuzz import packed
@@ -577,7 +578,7 @@ def test_streams_that_share_an_address_have_their_own_timeouts_limits_and_counte
             assert [its[name] for name in names] == [2, 2, 3, 1, 0, 955]
             shared = address_counters(one)
             assert [shared[name] for name in names] == [3, 3, 0, 1, 0, 0]
-            found = (await gateway.do({"do": "metrics", "name": "two"}))["metrics"]["classes"]
+            found = ((await gateway.do(GatewayOrder("metrics", "two"))).metrics or {})["classes"]
             assert found["http_address"]["refused"] == 1 and found["http"]["open"] == 0
 
     run(main)

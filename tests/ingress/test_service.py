@@ -8,13 +8,13 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headrace.errors import ExternalError
 from headrace.ingress import entries as disk
 from headrace.ingress import gateway_service as module
+from headrace.ingress.gateway_messages import GatewayAnswer, GatewayOrder
 from headrace.ingress.gateway_service import GatewayService
 from headrace.ingress.journal_files import locked
 from tests.e2e.support import until
@@ -64,11 +64,11 @@ def test_a_call_right_after_the_gateway_died_leaves_no_stream_closed(tmp_path: P
 def test_a_journal_whose_close_fails_is_closed_anyway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = GatewayService(tmp_path / "gateway.log")
 
-    def fail(order: dict[str, Any]) -> dict[str, Any]:
+    def fail(order: GatewayOrder) -> GatewayAnswer:
         raise ExternalError("Input/output error")
 
     monkeypatch.setattr(service, "_ask", fail)
-    service._orders = {"s": {}, "t": {}}
+    service._orders = {name: GatewayOrder("open", name) for name in ("s", "t")}
     service.close("s")
     assert set(service._orders) == {"t"}
 

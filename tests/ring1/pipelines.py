@@ -47,7 +47,7 @@ from headrace.model.schema import (
 )
 from headrace.ring0.runner import Runner
 from headrace.ring1.lane import advance
-from headrace.ring1.lane_state import LaneHeader, LaneStep, MemoryStore, Outcome, Store
+from headrace.ring1.lane_state import LaneHeader, LaneStep, Outcome, Store
 from headrace.ring1.log_pool import begin, close
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.pool_store import PoolStore
@@ -55,6 +55,7 @@ from headrace.sinks.sink_kind import SinkKey
 from headrace.sql.functions.aggregate_functions import AGGREGATES as REGISTRY
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.rules.split_aggregates import PRESENCE
+from tests.ring1.memory_store import MemoryStore
 
 AMOUNT = Decimal(10, 2)
 SCHEMA = Schema(
@@ -137,7 +138,7 @@ _COLUMNS: dict[str, tuple[str, DataType]] = {
 def every_aggregate() -> list[Call]:
     """One call of each aggregate that the planner knows, by name and suffix."""
     found: dict[str, Call] = {}
-    for function in REGISTRY.values():
+    for function in REGISTRY:
         if all(param in _COLUMNS for param in function.params):
             arguments = tuple(_COLUMNS[param] for param in function.params)
             found.setdefault(function.name, (f"a{len(found)}", function.name, arguments))

@@ -32,9 +32,10 @@ from headrace.model.schema import (
 )
 from headrace.ring1 import chunks
 from headrace.ring1.lane import advance
-from headrace.ring1.lane_state import LaneHeader, LaneStep, MemoryStore
+from headrace.ring1.lane_state import LaneHeader, LaneStep
 from headrace.ring1.packed import PackedStore
 from headrace.sql.rules.split_aggregates import PRESENCE
+from tests.ring1.memory_store import MemoryStore
 from tests.strategies import examples
 
 (OTHER_NAN,) = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000000))

@@ -24,12 +24,12 @@ from headrace.ring1.lane_state import (
     LaneHeader,
     LaneStep,
     LogEntry,
-    MemoryStore,
     Outcome,
     Segment,
     TableEntry,
 )
 from headrace.ring1.packed import PackedStore
+from tests.ring1.memory_store import MemoryStore
 from tests.ring1.pipelines import Event, Run, make_pipeline, to_table, windows
 from tests.strategies import examples
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from headrace.exec.aggregates import schema_of
 from headrace.model.program import Window
 from headrace.ring1.lane import advance
-from headrace.ring1.lane_state import BlobKey, LaneStep, MemoryStore
+from headrace.ring1.lane_state import BlobKey, LaneStep
 from headrace.ring1.packed import INLINE_BLOB, INLINE_TOTAL, PackedStore
+from tests.ring1.memory_store import MemoryStore
 from tests.ring1.pipelines import make_pipeline
 
 _keys = st.builds(BlobKey, st.integers(-2, 2), st.just(2**62), st.integers(0, 2))

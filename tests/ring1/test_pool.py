@@ -15,11 +15,11 @@ from headrace.model.plan_version import PipelineExit
 from headrace.model.program import Expression, Window
 from headrace.model.schema import INT
 from headrace.ring1.lane_run import run_lane, run_pool
-from headrace.ring1.lane_state import MemoryStore
 from headrace.ring1.packed import PackedStore
 from headrace.ring1.pool_store import PoolStore
 from headrace.sinks.in_process import unpack
 from tests.ring0.tasks import WORD, N, at, counting, lines, task
+from tests.ring1.memory_store import MemoryStore
 
 TEN = Window("tumble", 10_000_000, 10_000_000)
 FIVE = Window("hop", 10_000_000, 5_000_000)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import StateDamaged
 from headrace.ring1 import pool_store
-from headrace.ring1.lane_state import BlobKey, LaneHeader, LogEntry, MemoryStore, Segment
+from headrace.ring1.lane_state import BlobKey, LaneHeader, LogEntry, Segment
 from headrace.ring1.pool_store import INLINE_BLOB, PoolStore
+from tests.ring1.memory_store import MemoryStore
 from tests.strategies import examples
 
 SIZES = (0, 10, 700, INLINE_BLOB, INLINE_BLOB + 1, 9000)

@@ -49,7 +49,7 @@ def test_a_list_leaves_out_what_is_dropped_meanwhile(hub: Hub, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("reads", range(1, 9))
-def test_one_that_is_dropped_meanwhile_is_there_or_unknown(
+def test_an_object_that_is_dropped_meanwhile_is_found_or_unknown(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, reads: int
 ) -> None:
     drop_after(hub, reads, monkeypatch)

@@ -36,7 +36,6 @@ from headrace.hub.hub import Hub
 from headrace.model.definitions import SinkDef
 from headrace.model.program import Meaning
 from headrace.model.schema import Schema
-from headrace.ring1.lane_state import MemoryStore
 from headrace.ring1.pool_store import PoolStore
 from headrace.sinks import SINKS
 from headrace.sinks.in_process import pack, unpack
@@ -56,6 +55,7 @@ from headrace.stream.host import QueryRequest
 from headrace.stream.managed_query import ManagedQuery
 from headrace.stream.stream_status import StoredStream
 from headrace.stream.waiting import QueryWaits
+from tests.ring1.memory_store import MemoryStore
 
 # Errors that end a query, as they do in a task or the planner of Spark.
 ENDING = (

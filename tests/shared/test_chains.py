@@ -191,7 +191,7 @@ def test_what_the_readers_have_committed_is_deleted(chain: Chain) -> None:
     assert 0 < len(kept) < 8, kept
 
 
-def test_a_replaced_pipeline_goes_on_feeding_the_stream(chain: Chain) -> None:
+def test_a_replaced_pipeline_keeps_feeding_the_stream(chain: Chain) -> None:
     chain.sql("CREATE PIPELINE clean INTO STREAM good, p AS SELECT ts, k, v FROM raw")
     chain.sql("CREATE PIPELINE all_of_it INTO o AS SELECT k, v FROM good")
     feed(chain, "1", record(1, k="a", v=1))
@@ -352,7 +352,7 @@ def test_the_output_does_not_depend_on_how_the_input_and_the_streams_are_cut(
         chain.hub.close()
 
 
-def test_an_altered_pipeline_goes_on_feeding_the_stream(chain: Chain) -> None:
+def test_an_altered_pipeline_keeps_feeding_the_stream(chain: Chain) -> None:
     chain.sql("CREATE PIPELINE clean INTO STREAM good (WATERMARK FOR ts AS ts) AS SELECT ts, k, v FROM raw")
     chain.sql("CREATE PIPELINE reads INTO o AS SELECT v FROM good")
     chain.sql("ALTER PIPELINE clean SET (host = 'shared')")

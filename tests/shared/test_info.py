@@ -87,7 +87,7 @@ def test_a_pipeline_that_fails_releases_its_columns_and_closing_releases_all(min
     assert info(mini).decoding_columns == ["a"]
 
 
-def test_the_last_pipeline_leaving_stops_the_query_and_the_next_goes_on_from_the_last_offset(mini: Mini) -> None:
+def test_the_last_pipeline_leaving_stops_the_query_and_the_next_continues_from_the_last_offset(mini: Mini) -> None:
     create(mini, p="a FROM s")
     feed(mini, 0, 5)
     with pytest.raises(InUse) as refused:
@@ -129,7 +129,7 @@ def test_python_describe_and_explain_say_the_same_and_only_what_happened(mini: M
     assert foot["runs"] == {"filter": "same filter as two", "shares_windowing_with": ["two"]}
 
 
-def test_what_a_stopped_pipeline_misses_is_told_while_it_is_away_and_kept_when_it_is_back(mini: Mini) -> None:
+def test_rows_that_a_stopped_pipeline_misses_are_shown_while_it_is_stopped_and_after_its_start(mini: Mini) -> None:
     create(mini, p="a FROM s", other="b FROM s")
     feed(mini, 0, 5)
     mini.hub.sql("STOP PIPELINE p")
@@ -149,7 +149,7 @@ def test_what_a_stopped_pipeline_misses_is_told_while_it_is_away_and_kept_when_i
     assert "Gap(" in str(mini.hub.sql("DESCRIBE PIPELINE p")[0])
 
 
-def test_a_plan_that_tells_of_an_end_twice_drops_state_once(mini: Mini) -> None:
+def test_a_plan_that_names_an_end_twice_drops_state_once(mini: Mini) -> None:
     """STOP, DROP and CREATE of the same name between two epochs: the new one inherits nothing."""
     create(mini, n="c, count(*) AS n FROM s GROUP BY c", other="a FROM s")
     feed(mini, 0, 6)

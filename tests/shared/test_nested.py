@@ -87,7 +87,7 @@ def test_the_values_are_those_of_the_whole_struct(mini: Mini) -> None:
 
 
 @pytest.mark.parametrize("policy", ["null", "skip", "dead_letter"])
-def test_a_bad_value_in_a_field_concerns_only_who_reads_the_field(mini: Mini, policy: str) -> None:
+def test_a_bad_value_in_a_field_affects_only_pipelines_that_read_the_field(mini: Mini, policy: str) -> None:
     stream(mini, f"on_error = '{policy}'", *(["dead_letter_sink = 'lost'"] if policy == "dead_letter" else []))
     lat = pipeline(mini, "SELECT id, pos.lat FROM s", "lats")
     lon = pipeline(mini, "SELECT id, pos.lon FROM s WHERE id < 9", "lons")

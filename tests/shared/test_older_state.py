@@ -19,10 +19,11 @@ import pytest
 from headrace.base.durable import write_atomic
 from headrace.errors import SinkAhead
 from headrace.model.stored import FORMAT
-from headrace.ring1.lane_state import BlobKey, MemoryStore
+from headrace.ring1.lane_state import BlobKey
 from headrace.service.offline import OfflineHub
 from headrace.state.restore import restore
 from tests.e2e.support import put
+from tests.ring1.memory_store import MemoryStore
 from tests.shared.mini import Checkpoint, Mini
 
 BEFORE: dict[str, Any] = json.loads(Path(__file__).with_name("before_checksums.json").read_text())
@@ -55,7 +56,7 @@ def holding_token(root: Path) -> set[str]:
     return {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and b"s3cret" in p.read_bytes()}
 
 
-def test_a_state_directory_of_an_earlier_version_goes_on_with_the_epoch_that_it_ended_in(
+def test_a_state_directory_of_an_earlier_version_continues_with_the_epoch_that_it_ended_in(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = root / "state"

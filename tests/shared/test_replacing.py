@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import UnknownPipeline
+from headrace.hub.redeclaring import replaced_pipeline
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini, lanes_with_state
 
@@ -36,7 +37,7 @@ def pipeline(mini: Mini, query: str, sinks: str = "out") -> int:
     return mini.hub.record("p").definition.instance
 
 
-def test_one_with_the_same_ring_1_program_goes_on_with_the_state(mini: Mini) -> None:
+def test_a_pipeline_with_the_same_ring_1_program_continues_with_the_state(mini: Mini) -> None:
     first = pipeline(mini, COUNT.format(where=""))
     feed(mini, 0, 10)
     second = pipeline(mini, COUNT.format(where=" WHERE id <> 11"))
@@ -53,7 +54,7 @@ def test_one_with_the_same_ring_1_program_goes_on_with_the_state(mini: Mini) -> 
     assert not lanes_with_state(mini.checkpoint.state) & {first, second, third}
 
 
-def test_one_with_another_ring_1_program_begins_with_empty_state(mini: Mini) -> None:
+def test_a_pipeline_with_another_ring_1_program_begins_with_empty_state(mini: Mini) -> None:
     pipeline(mini, COUNT.format(where=""))
     feed(mini, 0, 10)
     second = pipeline(mini, COUNT.format(where="").replace("count(*)", "count(*) + 1"))
@@ -65,19 +66,22 @@ def test_alter_changes_one_part_and_says_what_became_of_the_state(mini: Mini) ->
     pipeline(mini, COUNT.format(where=""))
     feed(mini, 0, 10)
     (answer,) = mini.hub.sql("ALTER PIPELINE p INTO out, copy")
-    assert "goes on with the state" in answer.text
+    assert answer == replaced_pipeline(mini.hub.record("p").definition, kept_state=True)
     (answer,) = mini.hub.sql(f"ALTER PIPELINE p AS {COUNT.format(where=' WHERE id <> 11')}")
-    assert "goes on with the state" in answer.text
-    feed(mini, 10, 14)
     altered = mini.hub.record("p").definition
+    assert answer == replaced_pipeline(altered, kept_state=True)
+    feed(mini, 10, 14)
     assert ([s.name for s in altered.sinks], dict(mini.output(altered.instance))) == (
         ["out", "copy"],
         {"k0": 7, "k1": 6},
     )
     (answer,) = mini.hub.sql("ALTER PIPELINE p AS SELECT k, max(id) AS n FROM s GROUP BY k")
-    assert "starts without state" in answer.text
+    emptied = replaced_pipeline(mini.hub.record("p").definition, kept_state=False)
+    assert answer == emptied
     (answer,) = mini.hub.sql("ALTER PIPELINE p AS SELECT id FROM s")
-    assert "keeps no state" in answer.text
+    stateless = replaced_pipeline(mini.hub.record("p").definition, kept_state=False)
+    assert answer == stateless
+    assert len({emptied.text, stateless.text, replaced_pipeline(altered, kept_state=True).text}) == 3
     (shown,) = mini.hub.sql("SHOW CREATE PIPELINE p")
     assert shown.text == "CREATE OR REPLACE PIPELINE p INTO out, copy AS SELECT id FROM s;"
     with pytest.raises(UnknownPipeline):

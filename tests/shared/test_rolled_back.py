@@ -78,7 +78,7 @@ def test_when_another_stream_cannot_start_the_pipelines_miss_nothing(mini: Mini,
 
 @pytest.mark.parametrize("meanwhile", [True, False])
 @pytest.mark.parametrize("end", ENDS)
-def test_pipelines_go_on_after_a_rollback_on_their_own_stream_and_count_the_epochs_meanwhile(
+def test_pipelines_continue_after_a_rollback_on_their_own_stream_and_count_the_epochs_meanwhile(
     mini: Mini, monkeypatch: pytest.MonkeyPatch, end: str, meanwhile: bool
 ) -> None:
     feed(mini, 2)

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.base import durable
 from headrace.errors import DiskFull, StateDamaged
-from headrace.sources.bufferlog import BufferLog, Forgotten
+from headrace.sources.bufferlog import BufferLog, Forgotten, LoggedBuffer
 from headrace.sources.extent import Extent
 from headrace.sources.filelog import FileLog
 
@@ -87,10 +87,14 @@ def test_extents_are_logged_although_their_count_cannot_be_written(
     assert log.extents == FileLog(tmp_path / "files.log").extents == extents
 
 
+def logged(origin: str, size: int) -> LoggedBuffer:
+    return LoggedBuffer(f"/in/{origin}.1.buf", size, 1, origin, ends=False, outcomes=[[1, size, 0]])
+
+
 def test_buffers_are_logged_although_their_count_cannot_be_written_and_are_forgotten_only_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x, y = ({"origin": name, "path": f"/in/{name}.0.buf", "size": 3} for name in "xy")
+    x, y = logged("x", 3), logged("y", 3)
     log = BufferLog(tmp_path / "buffers.log")
     log.append([x])
     with monkeypatch.context() as patch:
@@ -112,7 +116,7 @@ def test_buffers_are_logged_although_their_count_cannot_be_written_and_are_forgo
     assert BufferLog(tmp_path / "buffers.log").read()[1] == [y]
 
 
-def test_a_log_whose_last_line_was_not_written_completely_goes_on(tmp_path: Path) -> None:
+def test_a_log_whose_last_line_was_not_written_completely_continues(tmp_path: Path) -> None:
     extents = [Extent(f"/in/{name}", 1, 0, 11, "0", True) for name in "ab"]
     FileLog(tmp_path / "files.log").append(extents[:1])
     with open(tmp_path / "files.log", "ab") as file:
@@ -125,8 +129,8 @@ def test_a_log_whose_last_line_was_not_written_completely_goes_on(tmp_path: Path
 
 def test_a_damaged_log_of_buffers_never_names_other_buffers(tmp_path: Path) -> None:
     log = BufferLog(tmp_path / "buffers.log")
-    log.append([{"origin": "x", "path": "/in/x.0.buf", "size": 3}])
-    log.append([{"origin": "y", "path": "/in/y.0.buf", "size": 4}])
+    log.append([logged("x", 3)])
+    log.append([logged("y", 4)])
     log.forget(Forgotten(1, 3, 0), {"x"})
     for damaged in _every_damage((tmp_path / "buffers.log").read_bytes()):
         _damage(tmp_path / "buffers.log", damaged)

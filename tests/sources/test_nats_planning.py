@@ -37,7 +37,7 @@ class Server:
 
 
 @pytest.mark.parametrize("loss", ["skip", "fail"])
-def test_a_stream_that_vanishes_and_comes_back_goes_on_where_it_was(
+def test_a_stream_that_vanishes_and_comes_back_continues_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
     server = Server(monkeypatch)

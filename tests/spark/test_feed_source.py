@@ -156,7 +156,7 @@ def test_whatever_is_killed_every_row_is_read_once_and_a_turn_ends_closed(
     assert closed == (ends[-1] and turn < len(ends))
 
 
-def test_the_log_of_a_checkpoint_tells_positions_and_whether_all_inputs_are_closed(tmp_path: Path) -> None:
+def test_the_log_of_a_checkpoint_shows_positions_and_whether_all_inputs_are_closed(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "commits").mkdir()
 

@@ -77,7 +77,7 @@ def test_a_session_of_the_user_takes_no_settings() -> None:
         SparkLauncher(object(), SparkOptions(ui=True))  # type: ignore[arg-type]
 
 
-def test_a_master_that_refuses_connections_is_told_at_once_with_its_address() -> None:
+def test_a_master_that_refuses_connections_is_reported_at_once_with_its_address() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -90,7 +90,7 @@ def test_a_master_that_refuses_connections_is_told_at_once_with_its_address() ->
     require_reachable("yarn")
 
 
-def test_a_master_that_takes_connections_and_stays_silent_is_told_before_a_jvm_is_started() -> None:
+def test_a_master_that_takes_connections_and_stays_silent_is_reported_before_a_jvm_is_started() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(SparkNotStarted) as refused:
@@ -131,7 +131,7 @@ def test_one_of_several_masters_is_enough() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"-ERR\r\n"], ids=repr)
-def test_a_server_that_is_no_master_is_told_at_once_without_a_jvm(answer: bytes) -> None:
+def test_a_server_that_is_not_a_master_is_reported_at_once_without_a_jvm(answer: bytes) -> None:
     with answering(answer) as port, pytest.raises(SparkNotStarted) as refused:
         require_reachable(f"spark://127.0.0.1:{port}", limit=60)
     assert f"127.0.0.1:{port}: it takes connections, but does not answer as a Spark master" in refused.value.message

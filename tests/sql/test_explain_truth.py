@@ -173,6 +173,6 @@ def test_every_operator_has_evidence() -> None:
         for name, kind in vars(physical).items()
         if isinstance(kind, type) and issubclass(kind, Physical) and name.startswith("Physical")
     }
-    # tests/e2e/test_epoch_host.py and tests/e2e/test_dedicated_life.py run these.
+    # tests/e2e/test_explain_of_hosts.py has the evidence for these.
     need_spark = {PhysicalSparkQuery.__name__, PhysicalFeed.__name__, PhysicalDedicatedQuery.__name__}
     assert known - {Physical.__name__, PhysicalAggregate.__name__} - need_spark == EVIDENCE.keys()

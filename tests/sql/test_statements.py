@@ -53,7 +53,7 @@ def test_alter_pipeline_changes_one_part_of_the_declaration(change: str, text: s
     assert (made.sql, made.or_replace) == (text, True)
 
 
-def test_alter_pipeline_sets_an_option_in_its_place_or_behind_the_others() -> None:
+def test_alter_pipeline_sets_an_option_in_its_place_or_after_the_others() -> None:
     before = "CREATE PIPELINE p INTO a WITH (max_groups = 5, late_sink = 'l') AS SELECT x FROM s"
     statement = one("ALTER PIPELINE p SET (MAX_GROUPS = '7', static_refresh = 'once')")
     assert isinstance(statement, AlterPipeline)

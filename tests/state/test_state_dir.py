@@ -260,7 +260,7 @@ def test_a_lost_catalog_loses_no_stream_and_the_previous_one_can_replace_it(tmp_
     assert kept == [".unclaimed-two", "one"]
 
 
-def test_a_dropped_stream_is_gone_also_when_the_process_died_in_between(
+def test_a_dropped_stream_is_gone_even_when_the_process_died_in_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / "state"

@@ -82,7 +82,7 @@ def test_a_lost_file_is_named_and_the_state_stays(
     runtime.close()
 
 
-def test_a_query_whose_files_are_there_goes_on(turn: Path, tmp_path: Path) -> None:
+def test_a_query_whose_files_are_there_continues(turn: Path, tmp_path: Path) -> None:
     host = Host()
     runtime = _runtime(tmp_path, host)
     runtime.start()

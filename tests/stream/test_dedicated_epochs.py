@@ -114,7 +114,7 @@ def test_a_savepoint_sees_what_was_written_after_the_state_was_dropped(rig: Rig)
     assert rig.ahead(saved) > 0
 
 
-def test_an_epoch_that_one_sink_has_comes_to_the_other_although_the_state_is_dropped(
+def test_an_epoch_that_one_sink_has_reaches_the_other_sink_even_if_the_state_is_dropped(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.batch(0, 1)

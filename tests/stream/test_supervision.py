@@ -343,7 +343,7 @@ def test_any_refusal_of_the_operating_system_is_coded(hub: Hub, monkeypatch: pyt
     assert hub.catalog == before == CatalogFile(hub.directory).read()
 
 
-def test_a_stream_that_finds_no_room_when_the_hub_is_opened_goes_on_when_there_is_some(
+def test_a_stream_that_finds_no_room_when_the_hub_is_opened_continues_when_there_is_some(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.base.background.AGAIN_SECONDS", 0.05)
@@ -418,7 +418,7 @@ def test_replacing_a_pipeline_waits_for_an_epoch_that_is_slow_and_keeps_its_rows
 
 
 @pytest.mark.parametrize("end", ["DROP PIPELINE r", "STOP PIPELINE r NOW"])
-def test_a_script_that_may_be_rolled_back_leaves_nobody_out_of_a_slow_epoch(
+def test_a_script_that_may_be_rolled_back_leaves_no_pipeline_out_of_a_slow_epoch(
     hub: Hub, queries: Queries, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     hub.sql("CREATE PIPELINE r INTO m AS SELECT id FROM s")
@@ -497,7 +497,7 @@ def test_the_last_pipeline_is_stopped_now_and_dropped_without_waiting_for_its_ep
     assert hub.streams["t"].status().state == "stopped"
 
 
-def test_a_savepoint_of_a_stream_that_is_stopped_meanwhile_is_taken_where_it_stands(hub: Hub, tmp_path: Path) -> None:
+def test_a_savepoint_of_a_stream_that_is_stopped_meanwhile_is_taken_at_its_last_epoch(hub: Hub, tmp_path: Path) -> None:
     runtime = hub.runtime("s")
     (runtime.directory / "checkpoint").mkdir()
     taking = threading.Thread(target=lambda: hub.savepoint("x", "s", timeout=20))

@@ -126,7 +126,7 @@ def test_exactly_the_guilty_are_left_out(count: int, data: st.DataObject) -> Non
         assert read_quarantine(Path(directory)).probe is None
 
 
-def test_a_death_that_does_not_come_again_blames_no_pipeline(tmp_path: Path) -> None:
+def test_a_death_that_does_not_happen_again_blames_no_pipeline(tmp_path: Path) -> None:
     deaths = iter([True, False])
     machine = Machine(tmp_path, 5, lambda present: next(deaths))
     machine.run()

@@ -61,7 +61,7 @@ def check_script(
     text: str, state_dir: Path | None = None, time_zone: str | None = None, *, elsewhere: bool = False
 ) -> CheckedScript:
     """Plan every statement of `text`. Raises the error if there is one, and ScriptErrors if there are several. With
-    `elsewhere` the script will run on another machine, and paths that are missing here are no errors."""
+    `elsewhere` the script will run on another machine, and paths that are missing here are not errors."""
     draft = _draft(state_dir, time_zone)
     draft.elsewhere = elsewhere
     parsed = parse_each(text)

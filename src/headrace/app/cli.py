@@ -208,7 +208,7 @@ def logs(
     state_dir: StateDirOption = Path(".headrace"),
     verbose: VerboseOption = False,
 ) -> None:
-    """Show the newest log lines of a state directory, also after a crash, and list its log files."""
+    """Show the newest log lines of a state directory, even after a crash, and list its log files."""
     with _reported(verbose):
         from headrace.base.logs import FILES, last_lines
 

@@ -75,7 +75,7 @@ def _java() -> Diagnosis:
 
 
 def _workers(python: str) -> Diagnosis:
-    """Whether the Python of Spark's workers has our packages."""
+    """Checks that the Python of Spark's workers has our packages."""
     try:
         answer = subprocess.run([python, "-c", _IMPORTS], capture_output=True, text=True, timeout=120)
     except (OSError, subprocess.SubprocessError) as problem:

@@ -18,7 +18,7 @@ from headrace.service.offline import OfflineHub
 
 
 def watch(server: str | None, state_dir: Path, console: Console | None = None, limit: int | None = None) -> None:
-    """Redraw once a second until Ctrl-C, or `limit` times. Prints lines if the output is no terminal. Raises
+    """Redraw once a second until Ctrl-C, or `limit` times. Prints lines if the output is not a terminal. Raises
     HubUnreachable."""
     out = console or Console()
     try:

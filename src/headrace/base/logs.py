@@ -119,7 +119,7 @@ class LogOutput:
         logging.getLogger("headrace").addHandler(self._waiting)
 
     def shows(self, record: logging.LogRecord) -> bool:
-        """Whether standard error gets this line."""
+        """True if standard error gets this line."""
         event = getattr(record, "facts", {}).get("event")
         if event in SHOWN_BY_VIEW:
             self.warned.add(record.getMessage())

@@ -56,9 +56,9 @@ def similar(name: str, known: Iterable[str], *, most: int, cutoff: float = 0.6) 
 
 
 def keyword_advice(word: str, keywords: Sequence[str], otherwise: str) -> str:
-    """The advice for `word` where one of some keywords must stand: the closest one if any, then `otherwise`.
+    """The advice for `word` where one of some keywords is expected: the closest one if any, then `otherwise`.
 
-    Keywords stand without quotes, because they are no names that a user declared.
+    Keywords have no quotes, because no user declared them.
     """
     hint = closest(word, keywords)
     return f"Did you mean {hint}? {otherwise}" if hint and hint != word.upper() else otherwise

@@ -1,7 +1,7 @@
 """What tasks and lanes report to the driver about one epoch.
 
 `PlannedEpoch` travels the whole way: the planner makes it, every task receives it and puts it into its report, and the
-committer reads it there. The driver therefore commits an epoch with the facts it was planned with, also when a newer
+committer reads it there. The driver therefore commits an epoch with the facts it was planned with, even when a newer
 plan was published in between.
 """
 
@@ -154,7 +154,7 @@ def _numbers(r: LaneReport, t: Traffic) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A pipeline failed in a task or a lane. With a `sink`, only that sink failed, and the pipeline goes on without
+    """A pipeline failed in a task or a lane. With a `sink`, only that sink failed, and the pipeline continues without
     it."""
 
     instance: int

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def nats_url(value: str) -> str:
-    """`nats://host:4222`, or `tls://`; several with commas between."""
+    """`nats://host:4222`, or `tls://`; several are separated by commas."""
     for one in value.split(","):
         parts = urlsplit(one.strip())
         if parts.scheme not in _SCHEMES or not parts.hostname or parts.username or parts.password:
@@ -46,7 +46,9 @@ def nats_url(value: str) -> str:
 class NatsOptions:
     """Options of everything that connects to a NATS server."""
 
-    url: str = option(nats_url, required=True, help="the servers, as nats://host:4222 or tls://host:4222, with commas")
+    url: str = option(
+        nats_url, required=True, help="the servers, as nats://host:4222 or tls://host:4222, separated by commas"
+    )
     user: str | None = option(text, help="the user")
     password: str | None = option(text, help="the password; stored apart and never shown", secret=True)
     token: str | None = option(text, help="a token instead of user and password; stored apart", secret=True)

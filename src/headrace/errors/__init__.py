@@ -1,4 +1,4 @@
-"""Every error a user can meet, as one tree.
+"""Every error that a user can see, as one tree.
 
     HeadraceError
     ├── UserError          the request or the SQL is wrong: the caller changes it

@@ -83,7 +83,7 @@ class BrokerFailed(ExternalError):
 
 class BrokerDenied(UserError):
     code = "BROKER_DENIED"
-    retry_helps = True  # a permission may be given back
+    retry_helps = True  # a permission may be granted again
 
 
 class UnknownTopic(UserError):
@@ -103,7 +103,7 @@ class StoreFailed(ExternalError):
 
 class StoreDenied(UserError):
     code = "STORE_DENIED"
-    retry_helps = True  # a permission may be given back
+    retry_helps = True  # a permission may be granted again
 
 
 class UnknownBucket(UserError):

@@ -28,7 +28,7 @@ class DiskFull(ExternalError):
 
 
 class StateUnavailable(ExternalError):
-    """The operating system cannot read or write the state directory, for another reason than a full disk."""
+    """The operating system cannot read or write the state directory, for a reason other than a full disk."""
 
     code = "STATE_UNAVAILABLE"
     retry_helps = True

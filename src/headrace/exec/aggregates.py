@@ -289,13 +289,13 @@ def _islands(source: str, keys: Sequence[str]) -> str:
 
 
 def is_closed(window: Window, end: int, watermark: int | None) -> bool:
-    """Whether a window with this end is closed at `watermark`: no more rows can join it. The same rule as
+    """True if a window with this end is closed at `watermark`: no more rows can join it. The same rule as
     `closed_among`, for one end, without the 0.1 ms that Arrow takes for a single number."""
     return watermark is not None and (end < watermark if window.kind == "session" else end <= watermark)
 
 
 def closed_among(window: Window, ends: pa.Array[Any] | pa.ChunkedArray[Any], watermark: int) -> pa.BooleanArray:
     """Marks the ends of closed windows. A row exactly at the end of a session still joins it, so the watermark must be
-    after the end. The end of any other window is the first moment outside of it."""
+    after the end. The end of any other window is the first moment after it."""
     compare = pc.less if window.kind == "session" else pc.less_equal
     return compare(ends, pa.scalar(watermark))

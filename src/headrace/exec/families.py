@@ -98,7 +98,7 @@ def _built(members: tuple[Ring0Program, ...]) -> FamilyPass:
 
 
 def _common(name: str) -> bool:
-    """Whether a column of partials is the same for all members."""
+    """True if a column of partials is the same for all members."""
     return name in BOUNDS or name.startswith("k")
 
 

@@ -108,7 +108,7 @@ class PreparedStatements:
         return held
 
     def _forget(self) -> None:
-        """Drop all statements. Pipelines that have left would keep theirs for ever."""
+        """Drop all statements. Pipelines that have left would keep theirs forever."""
         for statement, _ in self._kept.values():
             self._connection.execute(f"DEALLOCATE {statement}")
         for view, _ in self._slots.values():

@@ -21,14 +21,14 @@ from headrace.model.program import Growth, Meaning
 MAX_VALUE = 16 * 1024 * 1024
 MAX_ROW = 64 * 1024 * 1024
 # Bytes that a pass may produce from a batch, which itself has up to 32 MiB. A pass that produces 64 MiB of strings
-# takes 100 to 160 MB, one that produces 128 MiB up to 290 MB, half of it outside of DuckDB's limit.
+# takes 100 to 160 MB, one that produces 128 MiB up to 290 MB, half of it outside DuckDB's limit.
 PASS_BYTES = 64 * 1024 * 1024
 # Bytes of partial aggregates that one pipeline may hold in a task, and of output that a lane may produce in an epoch.
 HELD_BYTES = 512 * 1024 * 1024
 
 
 def fits(growth: Growth, table: pa.Table) -> bool:
-    """Whether a pass over all of `table` produces at most PASS_BYTES, whatever the values are."""
+    """True if a pass over all of `table` produces at most PASS_BYTES, whatever the values are."""
     if growth.columns is None:
         return False
     bound = growth.fixed * table.num_rows

@@ -118,7 +118,7 @@ def _long(file: Any, at: int) -> tuple[int, int]:
         shift += 7
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
-    raise EOFError("the file ends inside of a number")
+    raise EOFError("the file ends inside a number")
 
 
 def _block(file: Any, path: str, at: int, sync: bytes) -> _AvroBlock:

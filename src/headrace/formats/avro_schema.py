@@ -45,7 +45,7 @@ def package() -> Any:
 
 
 class AvroSchema:
-    """A writer's schema, which is a record. Immutable. Raises BadOption if it is no schema of a record."""
+    """A writer's schema, which is a record. Immutable. Raises BadOption if it is not the schema of a record."""
 
     def __init__(self, text: str, where: str) -> None:
         """`where` names the place of the text, for errors."""

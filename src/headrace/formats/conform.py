@@ -2,7 +2,7 @@
 
 Only conversions that keep every value are made: to a wider number, to a decimal with more digits, from any unit of time
 to microseconds (cut, as in text). Any other type is a mismatch of the whole file. So the only bad values are text that
-is not UTF-8 and times outside of the years 1 to 9999.
+is not UTF-8 and times outside the years 1 to 9999.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class RowGroup:
         return [self._kept[path] for path in paths]
 
     def _rows(self, leaves: list[int]) -> pa.Table:
-        reader: Any = self._file.reader  # takes leaves by number: a name with a dot is no path there
+        reader: Any = self._file.reader  # takes leaves by number: a name with a dot is not a path there
         table: pa.Table = reader.read_row_group(self._number, column_indices=leaves, use_threads=False)
         return table
 

@@ -1,7 +1,7 @@
 """Files that hold columns with types of their own: Parquet and Arrow files, and the blocks of Avro files.
 
 Such a file is made of units (row groups, record batches, runs of blocks). A unit belongs to the byte range that
-contains its last byte, so the ranges that a text file is cut into serve here too: an epoch may end inside of a file,
+contains its last byte, so the ranges that a text file is cut into serve here too: an epoch may end inside a file,
 and a re-run reads the same units. Nothing of a unit is read before a column of it is parsed. So only needed columns are
 read, and the columns beside those of a filter only if a row of the unit passes it.
 

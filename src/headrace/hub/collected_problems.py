@@ -1,4 +1,4 @@
-"""The errors of an operation that goes on after one of them."""
+"""The errors of an operation that continues after one of them."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class DamagedStreams:
             self._found.pop(stream, None)
 
     def give_up(self, stream: str, problem: HeadraceError) -> bool:
-        """Mark a stream as dead until it is repaired and started, or dropped. False if the hub is closed, which is no
-        problem of the stream."""
+        """Mark a stream as dead until it is repaired and started, or dropped. False if the hub is closed, which is not
+        a problem of the stream."""
         with self._declarations.lock:
             if isinstance(problem, HubClosed):
                 return False

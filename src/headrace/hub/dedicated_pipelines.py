@@ -78,7 +78,7 @@ class DedicatedPipelines:
 
     def align(self) -> None:
         """Start and stop queries as the catalog says. A pipeline that ends gracefully first reads what is in its feeds.
-        Raises StopTimeout if that takes too long; it is stopped all the same."""
+        Raises StopTimeout if that takes too long; it is stopped anyway."""
         late = [runtime.pipeline.name for runtime in self._ending() if not self._end(runtime)]
         with self._lock:
             catalog = self._declarations.catalog
@@ -98,7 +98,7 @@ class DedicatedPipelines:
         if late:
             raise StopTimeout(
                 f"{', '.join(late)} did not read the rest of the input within {DRAIN_SECONDS:g} s",
-                advice="Rows that wait stay in the feed, and START PIPELINE goes on with them.",
+                advice="Rows that wait stay in the feed, and START PIPELINE continues with them.",
                 names=", ".join(late),
             )
 

@@ -49,7 +49,7 @@ class DraftState:
     `buckets` is how many buckets a new stateful pipeline gets. `streams` are the running streams, for questions and to
     see which queries are dead; None when there is only a catalog. Secrets in statements go to `vault`. `spark` checks
     queries that only Spark understands; without it they are planned unchecked. With `elsewhere` the script will run on
-    another machine: paths that are missing here are noted in `absent`, and are no errors. `selects` collects the
+    another machine: paths that are missing here are noted in `absent`, and are not errors. `selects` collects the
     SELECTs of the script, to be run after it; they are errors if it is None.
     """
 

@@ -41,7 +41,7 @@ class FailureRecords:
             for sink, reason in lost.items():
                 if sink not in record.detached:
                     noted = facts("sink_detached", code_of(reason), stream=failures.stream, pipeline=name, sink=sink)
-                    _log.warning("pipeline %s goes on without sink %s: %s", name, sink, reason, extra=noted)
+                    _log.warning("pipeline %s continues without sink %s: %s", name, sink, reason, extra=noted)
         return True
 
     def _not_ended(self, stream: str) -> dict[str, PipelineRecord]:

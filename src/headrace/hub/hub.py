@@ -19,7 +19,7 @@ from headrace.base.durable import state_errors
 from headrace.base.unknown import unknown
 from headrace.errors import BadOption, UnknownPipeline
 from headrace.hub.describe import show
-from headrace.hub.draft import Draft
+from headrace.hub.drafts import Drafts
 from headrace.hub.effects import DeclaredScript, ScriptEffects
 from headrace.hub.launcher import QueryLauncher, SparkLauncher
 from headrace.hub.look import Looks
@@ -34,7 +34,6 @@ from headrace.model.status import Waited
 from headrace.sql import Select, Statement, parse_script
 from headrace.sql.functions import evaluate
 from headrace.state.catalog import Catalog, PipelineRecord
-from headrace.state.secrets import Vault
 from headrace.state.state_dir import SAVEPOINTS, require_savepoint_name
 from headrace.stream.runtime import START_LIMIT_SECONDS, StreamRuntime
 
@@ -83,11 +82,11 @@ class Hub:
         start_timeout: float = START_LIMIT_SECONDS,
     ) -> None:
         self._launcher = launcher
-        self._buckets = buckets or min(8, os.cpu_count() or 1)
         self._on_close: list[Callable[[], None]] = []
         self._reconciler = Reconciler(state_dir, launcher, start_timeout)
         self._shutdown = Shutdown(self._reconciler)
-        self._looks = Looks(self._reconciler, lambda: self._draft(self._reconciler.vault, start=True))
+        self._drafts = Drafts(self._reconciler, launcher, buckets or min(8, os.cpu_count() or 1))
+        self._looks = Looks(self._reconciler, self._drafts)
         self._readers = Readers(self._reconciler, self.sql, self.check)
         try:
             self._reconciler.recover()
@@ -142,7 +141,7 @@ class Hub:
         with reconciler.lock, state_errors(self.directory):  # questions read the state directory too
             while True:
                 reconciler.declarations.require_open()
-                draft = self._draft(reconciler.vault, start=True)
+                draft = self._drafts.to_run()
                 draft.selects = []
                 results = [draft.apply(statement) for statement in statements]
                 effects = draft.effects()
@@ -161,15 +160,8 @@ class Hub:
         reconciler = self._reconciler
         with reconciler.lock:
             reconciler.declarations.require_open()
-            draft = self._draft(reconciler.vault.copy(), start=False)
+            draft = self._drafts.to_check()
             return [draft.apply(statement) for statement in parse_script(text)]
-
-    def _draft(self, vault: Vault, start: bool) -> Draft:
-        """A draft of a script. With `start`, Spark is started if it must check a query."""
-        reconciler, spark = self._reconciler, self._launcher.checker(start)
-        return Draft(
-            reconciler.catalog, reconciler.meaning, self._buckets, streams=reconciler, vault=vault, spark=spark
-        )
 
     # --- objects ----------------------------------------------------------------------------------
 

@@ -50,11 +50,11 @@ class QueryLauncher(Protocol):
         ...
 
     def launch(self, request: QueryRequest) -> Query:
-        """Start a query, after the engine if need be."""
+        """Start a query. Starts the engine first if it does not run."""
         ...
 
     def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:
-        """Start the query of a pipeline on the dedicated host, after the engine if need be."""
+        """Start the query of a pipeline on the dedicated host. Starts the engine first if it does not run."""
         ...
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
@@ -66,8 +66,8 @@ class QueryLauncher(Protocol):
         ...
 
     def checker(self, start: bool) -> SparkChecker | None:
-        """Checks queries that only Spark understands. With `start`, it starts Spark for the first one if need be;
-        otherwise None while Spark does not run."""
+        """Checks queries that only Spark understands. With `start`, it starts Spark for the first one if Spark does not
+        run; otherwise None while Spark does not run."""
         ...
 
     def stop(self) -> None:
@@ -134,9 +134,8 @@ class SparkLauncher:
             directory=request.directory,
             committer=request.committer,
             places=request.places,
-            pipeline=request.pipeline,
+            runtime=request.runtime,
             ended=request.on_end,
-            tend=request.tend,
         )
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:

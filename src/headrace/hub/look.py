@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +22,7 @@ from headrace.base.durable import private_directory, write_atomic
 from headrace.base.options import Option, duration
 from headrace.errors import HeadraceError, PipelineFailed, Span, StreamIdle, UnboundedSort, UnsupportedStateful
 from headrace.hub.draft import Draft
+from headrace.hub.drafts import Drafts
 from headrace.hub.effects import DeclaredScript, ScriptEffects
 from headrace.hub.reconciler import Reconciler
 from headrace.hub.results import Result
@@ -114,8 +114,8 @@ def _require_copyable(stream: StreamDef, span: Span) -> None:
 class Looks:
     """Runs looks on the streams of a hub. Any thread may call."""
 
-    def __init__(self, reconciler: Reconciler, draft: Callable[[], Draft]) -> None:
-        self._reconciler, self._draft = reconciler, draft
+    def __init__(self, reconciler: Reconciler, drafts: Drafts) -> None:
+        self._reconciler, self._drafts = reconciler, drafts
 
     def run(self, statement: Select) -> Result:
         """The rows of a query, as many as its LIMIT or as come in time."""
@@ -136,7 +136,7 @@ class Looks:
         with reconciler.lock:
             while True:
                 reconciler.declarations.require_open()
-                draft = self._draft()
+                draft = self._drafts.to_run()
                 look = plan_look(draft, statement)
                 effects = draft.effects_on(look.pipeline.program.stream)
                 if not reconciler.reservations.is_free(effects.streams):
@@ -197,7 +197,7 @@ class Looks:
                     catalog = catalog.with_end(record.definition, flush=False)
                 catalog = catalog.without("stream", look.name)
                 catalog = replace(catalog, looks=tuple(n for n in catalog.looks if n != look.name))
-                draft = self._draft()
+                draft = self._drafts.to_run()
                 draft.catalog = catalog
                 stream = look.pipeline.program.stream
                 effects = ScriptEffects(catalog, dropped=frozenset({look.name}))

@@ -72,7 +72,7 @@ class Questions:
             record = require_pipeline(self.catalog, statement.pipeline or "", statement.span)
             parsed = parse_script(record.definition.sql)[0]
             if not isinstance(parsed, CreatePipeline):
-                raise InternalError(f"the text of pipeline {record.definition.name} is no CREATE PIPELINE")
+                raise InternalError(f"the text of pipeline {record.definition.name} is not a CREATE PIPELINE")
             target, catalog = parsed, self.catalog.with_views(record.definition.views)
         # EXPLAIN does not start Spark, except for its formatted plan.
         spark = self.spark if self.spark is not None and (self.spark.at_hand or statement.mode == "formatted") else None

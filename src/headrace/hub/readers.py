@@ -129,7 +129,7 @@ def _one_statement(text: str) -> CreatePipeline:
         return found[0]
     raise BadOption(
         "option 'columns' is not a list of columns",
-        advice="Write the names of columns with commas between them.",
+        advice="Write the names of columns, separated by commas.",
         option="columns",
     )
 

@@ -91,7 +91,7 @@ def replaced_pipeline(new: PipelineDef, *, kept_state: bool) -> Result:
     if new.program.host != "dedicated" and new.program.ring1 is None and not kept_state:
         state = "it keeps no state, and gets the rows from now on"
     elif kept_state:
-        state = "it goes on with the state of the old one"
+        state = "it continues with the state of the old one"
     else:
         state = "it starts without state: the open windows and groups of the old one are dropped and not emitted"
     return Result(f"replaced pipeline {new.name}; {state}")
@@ -101,7 +101,7 @@ def changed_options(old: StreamDef, new: StreamDef) -> Result:
     """The answer to CREATE OR REPLACE STREAM when the stream keeps its progress."""
     names = sorted(k for k in old.options.keys() | new.options.keys() if old.options.get(k) != new.options.get(k))
     options = ", ".join(f"{k} = '{new.options[k]}'" if k in new.options else f"{k} by default" for k in names)
-    return Result(f"changed stream {new.name}: {options}; it goes on where it was")
+    return Result(f"changed stream {new.name}: {options}; it continues where it was")
 
 
 def replaced_view(name: str, pipelines: list[str]) -> Result:
@@ -125,7 +125,7 @@ def exists(kind: str, name: str, span: Span) -> AlreadyExists:
 def stream_exists(old: StreamDef, continues: bool, span: Span) -> AlreadyExists:
     """The error for a CREATE STREAM over another definition. `continues` if replacing it would lose nothing."""
     advice = (
-        "CREATE OR REPLACE STREAM changes it; the stream goes on where it was, with its pipelines."
+        "CREATE OR REPLACE STREAM changes it; the stream continues where it was, with its pipelines."
         if continues
         else f"CREATE OR REPLACE STREAM, or another name, starts from the beginning. {lost_with(old)} "
         "To keep old and new rows apart, let the pipelines write to other sinks."

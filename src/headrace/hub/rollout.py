@@ -71,7 +71,8 @@ class Rollout:
         self._background, self._start_timeout = background, start_timeout
 
     def publish(self, change: StreamChange) -> list[PublishedPlan]:
-        """Publish a stream's plan and start its query if need be. Returns nothing when there is nothing to wait for."""
+        """Publish a stream's plan, and start its query if it must run. Returns an empty list if there is nothing to
+        wait for."""
         name, declarations = change.stream, self._declarations
         with declarations.lock:
             self._reservations.wait({name})
@@ -130,7 +131,7 @@ class Rollout:
         """Wait for the first epoch with this plan. False if it cannot come, and that does not matter.
 
         An epoch in flight that does not end, or fails again and again, runs again without the pipelines that were
-        dropped: they may be the cause. If that does not help, they are gone all the same. That is done only for a
+        dropped: they may be the cause. If that does not help, they are dropped anyway. That is done only for a
         change that cannot be rolled back: a pipeline that comes back needs its rows of this epoch.
         """
         drops = plan.change.only_leaves and plan.change.wait and plan.dropped and plan.ack is None
@@ -210,9 +211,9 @@ class Rollout:
 
 
 def _dropped(exits: Sequence[PipelineExit], catalog: Catalog) -> tuple[PipelineDef, ...]:
-    """The pipelines that keep nothing and whose rows nobody needs. A pipeline that is replaced, on this stream or on
-    another one, is not among them: its successor is not in the epoch in flight, so without it the rows of that epoch
-    would be in neither."""
+    """The pipelines that keep no state and whose rows no other pipeline needs. A pipeline that is replaced, on this
+    stream or on another one, is not among them: its successor is not in the epoch in flight, so without it the rows of
+    that epoch would be in neither."""
 
     def replaced(pipeline: PipelineDef) -> bool:
         now = catalog.pipeline(pipeline.name)

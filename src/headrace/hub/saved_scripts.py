@@ -25,8 +25,8 @@ from headrace.state.undo import take_back, withdrawn
 class SavedScripts:
     """The scripts of one hub, between saving and the end of carrying them out. Any thread may call.
 
-    It changes the catalog and the files of streams that are dropped, and it starts no query but those that a script
-    has stopped and its rollback needs again.
+    It changes the catalog and the files of dropped streams. The only queries that it starts are those that a script
+    stopped and its rollback needs again.
     """
 
     def __init__(

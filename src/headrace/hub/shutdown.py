@@ -68,7 +68,7 @@ class Shutdown:
                 return True
             pipelines = reconciler.catalog.running(runtime.stream.name)
             own = {p.instance for p in pipelines if reconciler.catalog.is_dedicated(p.instance)}
-            # A join waits for the end of all of its streams, also of one that got no row since its last end.
+            # A join waits for the end of all of its streams, even of one that got no row since its last end.
             version = runtime.end(pipelines, again=bool(own))
         if not runtime.wait_exhausted(_left(deadline)):
             return False
@@ -88,7 +88,7 @@ class Shutdown:
         found = reconciler.dedicated.finish(FOR_EVER if timeout is None else timeout)
         if found is None:
             return False
-        for pipeline, problem in found.failed:  # also when the queue that records failures is not there yet
+        for pipeline, problem in found.failed:  # even if the background queue has not recorded the failure yet
             reconciler.drop_failed(StreamFailures(pipeline.program.stream, {pipeline.run: problem}, {}))
         with reconciler.lock:
             reconciler.declarations.finished(found.done)

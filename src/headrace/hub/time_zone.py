@@ -10,7 +10,7 @@ from headrace.state.catalog import Catalog
 
 
 def session_meaning(catalog: Catalog, time_zone: str | None) -> Meaning:
-    """How the statements of a hub are planned. Raises BadOption for a text that is no time zone."""
+    """How the statements of a hub are planned. Raises BadOption for a text that is not a time zone."""
     if time_zone is None:
         records = catalog.pipelines.values()
         return next((r.definition.program.meaning for r in records), Meaning())

@@ -1,7 +1,7 @@
 """The memory that sockets read into: buffers that are not written to the journal yet.
 
-Buffers follow each other as they will in the segment, each after its header. Next to them is an array that tells the
-shredder what arrived.
+Buffers follow each other as they will in the segment, each after its header. Next to them is an array of what arrived,
+for the shredder.
 """
 
 from __future__ import annotations

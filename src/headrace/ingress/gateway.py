@@ -1,16 +1,9 @@
 """The gateway: one process that reads thousands of connections and writes the journals of all pushed streams of a hub.
 
-`python -m headrace.ingress.gateway` exchanges JSON lines with the hub over its standard input and output:
-
-    {"id": 1, "do": "open", "stream": {...}, "directory": "...", "settings": {...}} ->  {"id": 1, "addresses": [...]}
-    {"id": 2, "do": "metrics", "name": "s"}                                         ->  {"id": 2, "metrics": {...}}
-    {"id": 3, "do": "sync", "name": "s"}                                            ->  {"id": 3}
-    {"id": 4, "do": "close", "name": "s"}                                           ->  {"id": 4}
-
-The response to a failed order is {"id": ..., "error": [code, message, advice]}. Orders run concurrently. A long one
-sends {"id": ..., "progress": "..."} every second, so that the hub does not time out. Opening an open stream returns its
-addresses. When the input ends, the hub has ended: the gateway then flushes its journals and exits. It runs on uvloop if
-that is installed.
+`python -m headrace.ingress.gateway` gets orders from the hub over its standard input, and answers over its standard
+output (`headrace.ingress.gateway_messages`). Orders run concurrently. A long one reports progress every second, so that
+the hub does not time out. Opening an open stream returns its addresses. When the input ends, the hub has ended: the
+gateway then flushes its journals and exits. It runs on uvloop if that is installed.
 """
 
 from __future__ import annotations
@@ -18,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import json
 import resource
 import signal
 import sys
@@ -32,13 +24,13 @@ from urllib.parse import quote
 
 from headrace.errors import AddressInUse, HeadraceError, JournalUnwritable
 from headrace.ingress import delimiting, shredder
+from headrace.ingress.gateway_messages import GatewayAnswer, GatewayOrder, message_line
 from headrace.ingress.http import HttpConnection
 from headrace.ingress.journal import Journal
 from headrace.ingress.mark import note_begun, require_journal
 from headrace.ingress.mqtt_session import MqttSession, session_of
 from headrace.ingress.nats_subscriber import NatsSubscriber
 from headrace.ingress.settings import (
-    GATEWAY_SETTINGS,
     Address,
     GatewaySettings,
     HttpSettings,
@@ -195,28 +187,26 @@ class Gateway:
         await asyncio.sleep(0)  # lets the loop call `connection_lost`
         await found.ingress.close()
 
-    async def do(self, order: dict[str, Any]) -> dict[str, Any]:
+    async def do(self, order: GatewayOrder) -> GatewayAnswer:
         """Execute an order of the hub."""
-        if order["do"] == "open":
-            stream = load(StreamDef, order["stream"].encode())
-            settings = load(GATEWAY_SETTINGS[stream.source], order["settings"].encode())
-            return {"addresses": await self.open(stream, Path(order["directory"]), settings)}
-        if order["do"] == "close":
-            await self.close(order["name"])
-            return {}
-        found = self.streams.get(order["name"].lower())
-        if order["do"] == "sync":
+        if order.do == "open":
+            return GatewayAnswer(order.id, addresses=tuple(await self.open(*order.opened())))
+        if order.do == "close":
+            await self.close(order.name)
+            return GatewayAnswer(order.id)
+        found = self.streams.get(order.name.lower())
+        if order.do == "sync":
             if found is not None:
                 try:
                     await found.ingress.flusher.sync()
                 except OSError as problem:
-                    raise _unwritable(order["name"], problem) from None
-            return {}
-        return {"metrics": found.metrics() if found else None}
+                    raise _unwritable(order.name, problem) from None
+            return GatewayAnswer(order.id)
+        return GatewayAnswer(order.id, metrics=found.metrics() if found else None)
 
 
 def _open_journal(directory: Path, segment_bytes: int) -> Journal:
-    """Open a journal and compile the kernels. Runs outside of the event loop, because both may take seconds. Raises
+    """Open a journal and compile the kernels. Runs outside the event loop, because both may take seconds. Raises
     JournalDamaged if the journal was removed; a new one must not hide that."""
     shredder.warm()
     delimiting.warm()
@@ -253,7 +243,7 @@ async def serve() -> None:
     orders: set[asyncio.Task[None]] = set()
     try:
         while line := await reader.readline():
-            task = loop.create_task(_carry_out(gateway, json.loads(line)))
+            task = loop.create_task(_carry_out(gateway, load(GatewayOrder, line)))
             orders.add(task)
             task.add_done_callback(orders.discard)
     finally:
@@ -264,25 +254,25 @@ async def serve() -> None:
             await gateway.close(name)
 
 
-async def _carry_out(gateway: Gateway, order: dict[str, Any]) -> None:
+async def _carry_out(gateway: Gateway, order: GatewayOrder) -> None:
     """Execute an order and respond. Reports progress every second."""
     work = asyncio.ensure_future(gateway.do(order))
     try:
         while not (await asyncio.wait([work], timeout=PROGRESS_SECONDS))[0]:
-            _say({"id": order["id"], "progress": f"{order['do']} is running"})
+            _say(GatewayAnswer(order.id, progress=f"{order.do} is running"))
         answer = work.result()
     except HeadraceError as problem:
-        answer = {"error": [problem.code, problem.message, problem.advice]}
+        answer = GatewayAnswer(order.id, error=(problem.code, problem.message, problem.advice))
     except OSError as problem:
-        answer = {"error": ["EXTERNAL_ERROR", str(problem), ""]}
+        answer = GatewayAnswer(order.id, error=("EXTERNAL_ERROR", str(problem), ""))
     except asyncio.CancelledError:
         work.cancel()
         raise
-    _say({"id": order["id"], **answer})
+    _say(answer)
 
 
-def _say(message: dict[str, Any]) -> None:
-    print(json.dumps(message), flush=True)
+def _say(answer: GatewayAnswer) -> None:
+    print(message_line(answer), end="", flush=True)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

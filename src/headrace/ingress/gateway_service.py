@@ -4,7 +4,6 @@ when it dies. Thread-safe."""
 from __future__ import annotations
 
 import contextlib
-import json
 import queue
 import subprocess
 import sys
@@ -18,14 +17,14 @@ from typing import Any
 
 from headrace import errors
 from headrace.base.durable import private_opener
+from headrace.ingress.gateway_messages import GatewayAnswer, GatewayOrder, message_line
 from headrace.ingress.settings import GatewaySettings, HttpSettings, TcpSettings
-from headrace.model.codec import dump
+from headrace.model.codec import load
 from headrace.model.definitions import StreamDef
 
 ANSWER_SECONDS = 60.0  # without a response or progress; importing the kernels takes long on a busy machine
 RESTART_SECONDS = 1.0
-_ENDED: dict[str, Any] = {}
-_Answers = queue.Queue[dict[str, Any]]
+_Answers = queue.Queue[GatewayAnswer | None]  # None: the process has ended
 
 
 class GatewayService:
@@ -42,7 +41,7 @@ class GatewayService:
         self._waiting: dict[
             int, tuple[object, _Answers]
         ] = {}  # by order id: the process, and the queue of its responses
-        self._orders: dict[str, dict[str, Any]] = {}  # the orders that opened streams, for a restart
+        self._orders: dict[str, GatewayOrder] = {}  # the orders that opened streams, for a restart
         self._addresses: dict[str, list[str]] = {}
         self._lost: dict[str, str] = {}  # streams that a new process has not reopened yet, and why
         self._id = 0
@@ -54,9 +53,9 @@ class GatewayService:
         name = stream.name.lower()
         with self._turns[name]:
             if name not in self._orders:
-                addresses: list[str] = self._ask(_open_order(stream, directory, settings))["addresses"]
+                addresses = list(self._ask(GatewayOrder.to_open(stream, directory, settings)).addresses)
                 with self._lock:
-                    self._orders[name] = _open_order(stream, directory, _with_port(settings, addresses))
+                    self._orders[name] = GatewayOrder.to_open(stream, directory, _with_port(settings, addresses))
                     self._addresses[name] = addresses
             return self._addresses[name]
 
@@ -73,7 +72,7 @@ class GatewayService:
                 self.stop()
             else:
                 with contextlib.suppress(errors.HeadraceError):  # the stream takes no more bytes; the log has the error
-                    self._ask({"do": "close", "name": name})
+                    self._ask(GatewayOrder("close", name))
 
     def takes(self, name: str) -> bool:
         """True if a stream is open."""
@@ -89,7 +88,7 @@ class GatewayService:
         `gateway_pid` is the process."""
         if name.lower() not in self._orders:
             return None
-        found: dict[str, Any] | None = self._ask_about(name, "metrics")["metrics"]
+        found = self._ask_about(GatewayOrder("metrics", name)).metrics
         if found is None and name.lower() in self._orders:
             found = {"state": "closed", "problem": self._lost.get(name.lower(), "")}
         process = self._process
@@ -99,7 +98,7 @@ class GatewayService:
     def sync(self, name: str) -> None:
         """Sync everything that the gateway has taken for a stream."""
         if name.lower() in self._orders:
-            self._ask_about(name, "sync")
+            self._ask_about(GatewayOrder("sync", name))
 
     def stop(self) -> None:
         """Stop the process. It flushes its journals first."""
@@ -116,23 +115,23 @@ class GatewayService:
                 process.kill()
                 process.wait()
 
-    def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, order: GatewayOrder) -> GatewayAnswer:
         """Send an order to the process. Starts the process if necessary."""
         self._ensure_running()
         return self._exchange(order)
 
-    def _ask_about(self, name: str, what: str) -> dict[str, Any]:
-        """Send an order about one stream. Reopens the stream first if the process is new."""
+    def _ask_about(self, order: GatewayOrder) -> GatewayAnswer:
+        """Send an order about an open stream. Reopens the stream first if the process is new."""
         self._ensure_running()
-        self._reopen(name.lower())
-        return self._exchange({"do": what, "name": name})
+        self._reopen(order.name.lower())
+        return self._exchange(order)
 
     def _ensure_running(self) -> None:
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._start()
 
-    def _exchange(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _exchange(self, order: GatewayOrder) -> GatewayAnswer:
         """Send an order and wait for its response. Every progress report extends the wait."""
         answers: _Answers = queue.Queue()
         with self._lock:
@@ -144,11 +143,11 @@ class GatewayService:
             if process is None or process.stdin is None or process.poll() is not None:
                 raise OSError("it ended")
             with self._lock:
-                process.stdin.write(json.dumps({"id": number, **order}).encode() + b"\n")
+                process.stdin.write(message_line(replace(order, id=number)).encode())
                 process.stdin.flush()
-            while "progress" in (answer := answers.get(timeout=ANSWER_SECONDS)):
+            while (answer := answers.get(timeout=ANSWER_SECONDS)) is not None and answer.progress:
                 pass
-            if answer is _ENDED:
+            if answer is None:
                 raise OSError("it ended")
         except (OSError, ValueError, queue.Empty) as problem:
             raise errors.GatewayFailed(
@@ -157,8 +156,8 @@ class GatewayService:
         finally:
             with self._lock:
                 del self._waiting[number]
-        if "error" in answer:
-            raise _error(*answer["error"])
+        if answer.error:
+            raise _error(*answer.error)
         return answer
 
     def _start(self) -> None:
@@ -202,7 +201,7 @@ class GatewayService:
             if order is None or name not in self._lost:
                 return
             try:
-                addresses = self._exchange(order)["addresses"]
+                addresses = list(self._exchange(order).addresses)
             except errors.HeadraceError as problem:
                 with self._lock:
                     if name in self._lost:
@@ -216,16 +215,16 @@ class GatewayService:
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
-                answer = json.loads(line)
+                answer = load(GatewayAnswer, line)
                 with self._lock:
-                    _, waiting = self._waiting.get(answer["id"], (None, None))
+                    _, waiting = self._waiting.get(answer.id, (None, None))
                 if waiting is not None:  # otherwise the caller has given up
                     waiting.put(answer)
         process.wait()
         with self._lock:
             for asked, waiting in self._waiting.values():
                 if asked is process:
-                    waiting.put(_ENDED)
+                    waiting.put(None)
         self._revive(process)
 
     def _revive(self, process: subprocess.Popen[bytes]) -> None:
@@ -238,10 +237,6 @@ class GatewayService:
                 with contextlib.suppress(errors.GatewayFailed):
                     self._start()
                     return
-
-
-def _open_order(stream: StreamDef, directory: Path, settings: GatewaySettings) -> dict[str, Any]:
-    return {"do": "open", "stream": dump(stream), "directory": str(directory), "settings": dump(settings)}
 
 
 def _with_port(settings: GatewaySettings, addresses: list[str]) -> GatewaySettings:

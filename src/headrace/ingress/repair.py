@@ -164,7 +164,7 @@ class _Log:
             self._replace(path, content)
 
     def _lengthen(self, data: bytes) -> None:
-        """Extend a truncated segment with zeros, which are no valid buffers."""
+        """Extend a truncated segment with zeros, which are not valid buffers."""
         path = disk.segment_path(self.directory, self.number)
         ends = (
             [r.block_end for r in disk.records(data, self.number)]

@@ -27,7 +27,7 @@ _WANTED = frozenset((b"authorization", b"content-encoding", b"content-length", b
 
 
 class Refused(Exception):
-    """The bytes are no valid requests, and the connection cannot continue."""
+    """The bytes are not valid requests, and the connection cannot continue."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.code)

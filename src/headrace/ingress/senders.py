@@ -55,7 +55,7 @@ class Senders:
 
 
 class Periodic:
-    """Calls a function again and again, until it is cancelled. A function that raises is called again all the same."""
+    """Calls a function again and again, until it is cancelled. A function that raises is called again, too."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, act: Callable[[], None]) -> None:
         self._loop, self._seconds, self._act = loop, seconds, act

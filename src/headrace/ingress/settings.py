@@ -14,7 +14,7 @@ _EXPECTED = "an address such as 127.0.0.1:7000 or [::1]:7000"
 
 
 def address(value: str) -> Address:
-    """`host:port`; an IPv6 host stands in brackets."""
+    """`host:port`; an IPv6 host is in brackets."""
     host, colon, port = value.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -122,7 +122,7 @@ class HttpSettings(PushSettings):
 def _filters(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
     if not all(names):
-        raise ValueError("topic filters such as plant/+/temp or plant/#, with commas between")
+        raise ValueError("topic filters such as plant/+/temp or plant/#, separated by commas")
     for name in names:
         levels = name.split("/")
         wild = [level for level in levels if ("+" in level and level != "+") or ("#" in level and level != "#")]
@@ -136,7 +136,7 @@ class MqttSettings(JournalSettings, MqttOptions):
     """The options of `source = 'mqtt'`."""
 
     topics: tuple[str, ...] = option(
-        _filters, required=True, help="topic filters such as plant/+/temp, with commas between"
+        _filters, required=True, help="topic filters such as plant/+/temp, separated by commas"
     )
     qos: int = option(
         integer(0, 2), default=1, help="how the broker delivers: 0 at most once, 1 at least once, 2 exactly once"
@@ -157,7 +157,7 @@ class MqttSettings(JournalSettings, MqttOptions):
 def _subjects(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
     if not all(name and all(name.split(".")) and not set(name) & set(" \t\r\n") for name in names):
-        raise ValueError("subjects such as plant.*.temp or plant.>, with commas between")
+        raise ValueError("subjects such as plant.*.temp or plant.>, separated by commas")
     return names
 
 
@@ -166,7 +166,7 @@ class NatsCoreSettings(JournalSettings, NatsOptions):
     """The options of `source = 'nats_core'`."""
 
     subjects: tuple[str, ...] = option(
-        _subjects, required=True, help="subjects such as plant.*.temp or plant.>, with commas between"
+        _subjects, required=True, help="subjects such as plant.*.temp or plant.>, separated by commas"
     )
     queue: str | None = option(text, help="the queue group: each message goes to one of its members")
 

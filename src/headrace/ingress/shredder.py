@@ -14,7 +14,7 @@ complete before this arrival set its bit, so no other arrival emits it. A bitmap
 **Uncertain delimiters.** The position of a delimiter may depend on earlier bytes: a delimiter of several bytes may be
 split, and a newline may be inside quotes. The delimiter finder of the format (`headrace.ingress.delimiting`) is then an
 automaton, and a buffer has one outcome (first, last, end state) for each state that it may begin in. Outcomes that
-agree count at once. A buffer that only *may* have a delimiter waits outside of the bitmaps until the end state of the
+agree count at once. A buffer that only *may* have a delimiter waits outside the bitmaps until the end state of the
 buffer before it is known.
 
 All state is in arrays. An origin takes 128 bytes of bitmaps, 32 of header and 16 in the map, and each waiting buffer

@@ -145,7 +145,7 @@ class TcpPeer(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close, because the gateway stops or the peer has sent everything. The peer has some seconds to read its
-        acknowledgements; a plain close would wait for ever."""
+        acknowledgements; a plain close would wait forever."""
         if self._transport is not None:
             self._transport.close()
             self.ingress.loop.call_later(LINGER_SECONDS, self._transport.abort)

@@ -275,7 +275,7 @@ class PipelineProgram:
 
     @property
     def logged(self) -> bool:
-        """True if its windows emit once, when they close, and are no sessions: their state is a log."""
+        """True if its windows emit once, when they close, and are not sessions: their state is a log."""
         ring1 = self.ring1
         return (
             ring1 is not None and ring1.emit == "close" and ring1.window is not None and ring1.window.kind != "session"

@@ -352,7 +352,7 @@ NESTED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class NestedField:
-    """A field inside of the STRUCT column `column`: the names on the way to it, and its type."""
+    """A field inside the STRUCT column `column`: the names on the way to it, and its type."""
 
     column: int
     path: tuple[str, ...]
@@ -361,7 +361,7 @@ class NestedField:
 
 @lru_cache(maxsize=256)
 def nested_fields(schema: Schema) -> tuple[NestedField, ...]:
-    """All fields of the STRUCT columns of `schema`, also those inside of other fields. Field k has the index
+    """All fields of the STRUCT columns of `schema`, including those inside other fields. Field k has the index
     NESTED + k, which depends only on the schema."""
     return tuple(
         NestedField(i, path, kind) for i, column in enumerate(schema) for path, kind in _paths(column.type, ())

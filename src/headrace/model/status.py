@@ -80,7 +80,7 @@ def _reasons(bad: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in sorted(bad.items()))
 
 
-# The states of a pipeline that has work to do. `StreamRuntime.raise_failure` tells whether its stream can do it.
+# The states of a pipeline that has work to do. `StreamRuntime.raise_failure` checks whether its stream can do it.
 ALIVE: tuple[ShownState, ...] = ("created", "starting", "running", "stopping", "retrying", "dead")
 
 
@@ -323,8 +323,9 @@ class PipelineStatus(HtmlTable):
       again with the next hub". `changes` lists its newest states with reason and time.
     - `detached` lists sinks that failed and get no more rows, with the reason.
     - `host` is where it runs: shared, epoch or dedicated (docs/hosts.md). On the dedicated host, `waiting_rows` are
-      rows of its streams that are not in its sinks yet, `dropped_rows` found no room (backpressure 'drop'), and
-      `other_streams` are the streams that it reads beside `stream`. The first two also count for a Spark reader.
+      rows of its streams that are not in its sinks yet, `dropped_rows` are rows for which there was no room
+      (backpressure 'drop'), and `other_streams` are the streams that it reads beside `stream`. The first two also count
+      for a Spark reader.
 
     >>> status = hub.pipelines["by_minute"].status()
     >>> status.state, status.rows_in, status.rows_out, status.groups

@@ -1,7 +1,7 @@
 """Evaluates the computed columns of a stream on decoded rows.
 
 A row on which an expression fails has a bad value there, as if the format had found it: it is NULL, and the stream's
-`on_error` decides what that does. So has a row in which the expression reads a bad value.
+`on_error` decides what that does. The same holds for a row in which the expression reads a bad value.
 """
 
 from __future__ import annotations

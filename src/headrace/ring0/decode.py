@@ -39,11 +39,11 @@ class Batch:
     """One decoded chunk.
 
     `rows` is the relation, and `cells` are the bad values in it. `rejected` are records with a bad structure or a bad
-    event time. They are no row for any pipeline, except in `mode` PERMISSIVE, where every record is a row.
+    event time. They are not rows for any pipeline, except in `mode` PERMISSIVE, where every record is a row.
 
-    The counters are over all records, also those that are rejected or that no filter keeps. `lost` of the `records` are
-    no row. `top` is the highest event time, and `untimed` rows have none. Rows beyond the task's time limit do not
-    count for `top`; they are `future`. `values` is the number of cells that the kernels parsed.
+    The counters are over all records, including those that are rejected or that no filter keeps. `lost` of the
+    `records` are not rows. `top` is the highest event time, and `untimed` rows have none. Rows beyond the task's time
+    limit do not count for `top`; they are `future`. `values` is the number of cells that the kernels parsed.
     """
 
     rows: pa.Table
@@ -126,7 +126,7 @@ class Decoder:
         return Decoded(decoded.rows, {**decoded.columns, **arrays}, decoded.bad.plus(more))
 
     def _lost(self, rejected: BadRecords, rowless: int) -> int:
-        """How many records are no row for any pipeline."""
+        """How many records are not rows for any pipeline."""
         return rowless if self._permissive else len(rejected)
 
     def _decode_late(self, chunk: RawChunk) -> Batch | None:

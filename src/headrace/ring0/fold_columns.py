@@ -216,7 +216,7 @@ def _named(sql: str, guard: RowCondition) -> ConditionalSql:
 
 
 def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether two types have the same values. DuckDB may call a time zone by another name."""
+    """True if two types have the same values. DuckDB may call a time zone by another name."""
     times = pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted)
     return found == wanted or (times and found.unit == wanted.unit)  # type: ignore[attr-defined]
 

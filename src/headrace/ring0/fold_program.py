@@ -2,8 +2,8 @@
 
 DuckDB takes half a millisecond for a small aggregation, and a stream of hundreds of pipelines has dozens of them in
 every epoch. The kernels take some microseconds. They know counts, sums, minima and maxima of numbers and times, by keys
-that are no floating-point numbers, without a window or in tumbling windows. DuckDB still evaluates every expression, so
-values, overflow and time zones are the same.
+that are not floating-point numbers, without a window or in tumbling windows. DuckDB still evaluates every expression,
+so values, overflow and time zones are the same.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class FoldProgram:
 
 @lru_cache(maxsize=4096)
 def is_column(sql: str) -> bool:
-    """Whether an expression is just a column of the relation `rows`. Reading it never fails."""
+    """True if an expression is just a column of the relation `rows`. Reading it never fails."""
     return _COLUMN.fullmatch(sql) is not None
 
 
@@ -121,7 +121,7 @@ def _usable(key: FoldKey) -> bool:
 
 
 def _whole(kind: pa.DataType) -> bool:
-    """Whether values are whole numbers of at most 64 bits."""
+    """True if values are whole numbers of at most 64 bits."""
     return pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
 
 

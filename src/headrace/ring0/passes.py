@@ -1,7 +1,7 @@
 """Runs the pipelines of a task on its batches, in as few passes as give the same result.
 
 Batches wait until there are enough rows for a pass. Equal filters are evaluated once, and the pipelines of a family
-share one pass. A pipeline that fails is left out of later passes, and the others go on without it.
+share one pass. A pipeline that fails is left out of later passes, and the others continue without it.
 """
 
 from __future__ import annotations

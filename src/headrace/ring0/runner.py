@@ -1,7 +1,7 @@
 """One pipeline inside one task: rows in, partial aggregates or staged output out.
 
 A runner belongs to one task of one epoch. Whatever it raises is the pipeline's own failure. The task catches it, sends
-an `error` message and goes on with the other pipelines.
+an `error` message and continues with the other pipelines.
 """
 
 from __future__ import annotations

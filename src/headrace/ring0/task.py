@@ -1,7 +1,7 @@
 """The work of one Spark task in one epoch: read a split, decode it once, run every pipeline, send bridge messages.
 
 `run_task` depends on nothing but its argument: the same `TaskInput` gives the same messages, on any machine. If a
-pipeline fails, the task sends an `error` message and goes on with the others. If the stream itself fails (its input
+pipeline fails, the task sends an `error` message and continues with the others. If the stream itself fails (its input
 cannot be read), the task raises.
 """
 
@@ -51,7 +51,7 @@ class _Task:
         self.given, self.plan = given, given.plan
         self.passes, self.outbox = Passes(given), Outbox(given)
         self.present = frozenset(self.passes.runners)
-        # Instances that were dropped and started again before an epoch could tell their lanes: their state is deleted.
+        # Instances that were dropped and started again before an epoch informed their lanes: their state is deleted.
         self.back = {left.pipeline.instance for left in given.leaving if left.drop} & self.present
         stream, planned = given.plan.stream, given.planned
         self.judge = Judge(policy_of(stream), stream.schema, self._line)
@@ -212,7 +212,7 @@ class _Task:
 
     def _end_of(self, instance: int) -> LaneEnd | None:
         """The end message of a pipeline that is in the plan: the input is over, or the pipeline was started again."""
-        # It was stopped with its windows to be closed, and started again before an epoch could tell its lanes.
+        # It was stopped with its windows to be closed, and started again before an epoch could inform its lanes.
         closing = any(e.flush and not e.drop for e in self.given.leaving if e.pipeline.instance == instance)
         back, flush = instance in self.back, self.plan.ending or closing
         return LaneEnd(flush, reset=back) if flush or back else None

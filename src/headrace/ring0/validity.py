@@ -57,7 +57,7 @@ class Judge:
     line: LineOf
 
     def __call__(self, pipeline: PipelineDef, rows: pa.Table, rejected: BadRecords, cells: BadRecords) -> Judged:
-        """The rows that one pipeline gets of a batch. `rejected` are records that are no row for any pipeline, and
+        """The rows that one pipeline gets of a batch. `rejected` are records that are not rows for any pipeline, and
         `cells` the bad values in `rows`. Under `fail` it raises BadRecordFailure for the first of them."""
         if not len(cells) and not (self.policy == "fail" and len(rejected)):  # nearly all batches, once per pipeline
             return Judged(rows, 0, np.zeros(0, dtype=bool))

@@ -65,7 +65,7 @@ class Chunks:
 
     @property
     def exact(self) -> bool:
-        """Whether `take` returns no other groups: the key has at most one column, and that can be compared."""
+        """True if `take` returns no other groups: the key has at most one column, and that can be compared."""
         kinds = [key.type.arrow for key in self.program.keys]
         return len(kinds) <= 1 and not any(map(pa.types.is_nested, kinds))
 

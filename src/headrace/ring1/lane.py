@@ -18,7 +18,7 @@ def advance(program: Ring1Program, meaning: Meaning, store: Store, step: LaneSte
     """Merge the epoch's partial aggregates into the lane's state, close the windows that the watermark closes, and
     return the output.
 
-    The watermark never goes back, also if the step has an older one.
+    The watermark never goes back, even if the step has an older one.
     """
     if step.reset:
         store.clear()

@@ -1,7 +1,7 @@
 """Runs lanes for one epoch from their messages: decode, `advance`, stage the output, report.
 
-A pipeline's own failure becomes an `error` message, and the other lanes of its pool go on. A failure of the state store
-is raised, because no pipeline has caused it.
+A pipeline's own failure becomes an `error` message, and the other lanes of its pool continue. A failure of the state
+store is raised, because no pipeline has caused it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ Done = tuple[Answer, LaneReport, bool]  # the answer to the driver, and whether 
 class LaneInput:
     """The input of one lane in one epoch, after every task has delivered its barrier.
 
-    `pipeline` is the instance that has the lane now. It answers the driver under its own number, also in a lane that it
-    took over from the pipeline it replaced.
+    `pipeline` is the instance that has the lane now. It reports to the driver under its own number, even in a lane that
+    it took over from the pipeline it replaced.
     """
 
     pipeline: PipelineDef

@@ -2,8 +2,7 @@
 
 A lane's state is a *header*, which is small and read and written in every epoch, and *blobs* of partial aggregates,
 each under its own key, so that an epoch rewrites only the blobs it touches. In production the store is Spark's state
-store (`headrace.spark.state_host`), in tests a dictionary (`MemoryStore`). Why a header and blobs:
-docs/design/2026-11-16-state-operator.md.
+store (`headrace.spark.state_host`). Why a header and blobs: docs/design/2026-11-16-state-operator.md.
 """
 
 from __future__ import annotations
@@ -94,42 +93,6 @@ class Store(Protocol):
     def clear(self) -> None:
         """Delete the lane's state."""
         ...
-
-
-class MemoryStore:
-    """A store in a dictionary, for tests and benchmarks. `writes` counts the blobs that were written."""
-
-    def __init__(self) -> None:
-        self.head: bytes | None = None
-        self.blobs: dict[BlobKey, bytes] = {}
-        self.writes = 0
-
-    def header(self) -> bytes | None:
-        return self.head
-
-    def set_header(self, data: bytes) -> None:
-        self.head = data
-
-    def get(self, key: BlobKey) -> bytes | None:
-        return self.blobs.get(key)
-
-    def get_many(self, keys: Sequence[BlobKey]) -> list[bytes | None]:
-        return [self.get(key) for key in keys]
-
-    def put(self, key: BlobKey, data: bytes) -> None:
-        self.blobs[key] = data
-        self.writes += 1
-
-    def put_many(self, blobs: Sequence[tuple[BlobKey, bytes]]) -> None:
-        for key, data in blobs:
-            self.put(key, data)
-
-    def remove(self, key: BlobKey) -> None:
-        self.blobs.pop(key, None)
-
-    def clear(self) -> None:
-        self.head = None
-        self.blobs.clear()
 
 
 class Segment(NamedTuple):

@@ -60,7 +60,7 @@ class MergeProgram:
 
     def close(self, lanes: Sequence[Sequence[Counted]]) -> list[pa.Table]:
         """The output of each lane, from its segments, with columns `o0, o1, ...`. Raises CannotMerge if the segments
-        are damaged, or if a value is outside of what the kernels know."""
+        are damaged, or if the kernels cannot handle a value."""
         blob, sizes = merge_blobs(self.layout, self.keys, self.kinds, lanes)
         groups = view_rows(blob, self.layout)
         output = pa.Table.from_arrays([make(groups) for make in self.outputs], schema=self.schema)

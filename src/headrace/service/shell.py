@@ -74,7 +74,7 @@ class Shell:
             self._out(f"{time.monotonic() - began:.3f} s")
 
     def _command(self, line: str) -> bool:
-        """Run a command of the prompt. Returns False if the shell shall quit."""
+        """Run a command of the prompt. Returns False if the shell should quit."""
         name, _, rest = line.partition(" ")
         rest = rest.strip().rstrip(";")
         match name:

@@ -131,7 +131,8 @@ class Delivery:
         for name in gone:
             self._discard(name)
             del self._sinks[name]
-        # If the epoch is run again, a sink may have committed it. Then all had promised it, and no failure undoes it.
+        # In a re-run, a sink may have committed the epoch already. Then all sinks promised it, and no failure undoes
+        # that.
         decided = any(self._open(name).committed(self._key) for name in self._sinks)
         late = {name: reason for name, reason in lost.items() if name in self._sinks}
         if not decided:
@@ -145,7 +146,7 @@ class Delivery:
             self._result.failure = failure
             return self._result
         self._commit({name: staged for name, staged in receipts.items() if name not in late}, decided)
-        if decided:  # they are detached after this epoch, which they had promised
+        if decided:  # detached only after this epoch, because they promised it
             for name, reason in late.items():
                 self._result.detached.setdefault(name, reason)
                 del self._sinks[name]
@@ -183,7 +184,7 @@ class Delivery:
             sink.promise(self._key, staged)
 
     def _commit(self, receipts: Mapping[str, list[Staged]], decided: bool) -> None:
-        """Let every sink commit. One that the stream waits for does not keep the others from it."""
+        """Let every sink commit. A sink that the stream waits for does not block the others."""
         waiting: HeadraceError | None = None
         for name, sink in self._sinks.items():
             staged, target = receipts.get(name, []), self._open(name)

@@ -137,7 +137,7 @@ class DeltaSink(FileSink):
 
     def _table(self) -> DeltaTable | None:
         package = _package()
-        try:  # `is_deltatable` would keep Python's lock while it waits for a store
+        try:  # `is_deltatable` would hold the GIL while it waits for a store
             found: DeltaTable = package.DeltaTable(self._uri, storage_options=self._options)
         except package.exceptions.TableNotFoundError:
             return None
@@ -195,7 +195,7 @@ class DeltaSink(FileSink):
 
 
 def _stored(kind: pa.DataType | None) -> str:
-    """A type as far as Delta tells types apart: it has one kind of text, of bytes and of list."""
+    """A type as Delta stores it: Delta has one type each for text, bytes and lists."""
     return str(kind).replace("large_", "").replace("_view", "").replace("item: ", "").replace("element: ", "")
 
 

@@ -1,8 +1,8 @@
 """The lock of a feed (`headrace.sinks.feed_log`): `<feed>/feed.lock`.
 
 The consumers of most feeds belong to the hub, which has one thread for each. A Spark reader is different: queries of
-the user, in processes of their own, take it over from each other. Whoever decides who the consumer is, or acts as the
-consumer, holds the lock meanwhile. The operating system releases the lock of a process that dies.
+the user, in processes of their own, take it over from each other. A process holds the lock while it chooses the
+consumer or acts as it. The operating system releases the lock of a process that dies.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ which read it: streams that are made of the pipeline's output, queries on the de
     <feed>/epochs/<position>.json             one `FeedEpoch`: its segments, and the stream's watermark after it
     <feed>/segments/<writer>-<epoch>/<uuid>   Arrow IPC files with rows; one per piece that a task staged
     <feed>/consumers/<name>.json              the position up to which a consumer needs nothing any more
-    <feed>/count                              how many epochs there have been, to notice that the newest is gone
+    <feed>/count                              how many epochs there have been: detects that the newest is missing
     <feed>/promise-<instance>.json            an epoch of an instance that is promised and not committed yet
-    <feed>/feed.lock                          held while it is decided who the consumer is (`headrace.sinks.feed_lock`)
+    <feed>/feed.lock                          held while the consumer is chosen (`headrace.sinks.feed_lock`)
 
 **What a reader can rely on**
 
@@ -18,7 +18,7 @@ which read it: streams that are made of the pipeline's output, queries on the de
 - *Exactly once*. The rows of one (checkpoint, instance, epoch) are at one position or at none, however often the epoch
   is run. An epoch without rows is written only if the watermark moved or the input ended.
 - *Punctuation*. `FeedEpoch.watermark` is the watermark of the *stream* after the epoch, counted before any filter of
-  the pipeline, in microseconds. It never goes back. `ending` says that a finite source is over, so all windows may
+  the pipeline, in microseconds. It never goes back. `ending` means that a finite source has ended, so all windows may
   close.
 - *Loss*. Rows that the strategy `drop` dropped are counted in the epoch that they belong to. Nothing else is left out.
 - *Retention*. Epochs from the smallest position of all consumers on are kept. Without a consumer everything is kept.
@@ -29,7 +29,7 @@ which read it: streams that are made of the pipeline's output, queries on the de
 
 Who may call: one thread of one process writes (the commit of the stream's epochs). Any process may read. Only one
 thread at a time registers, advances and trims for each consumer name. Consumers that unregister each other, as Spark
-readers do, hold the lock of the feed meanwhile.
+readers do, hold the lock of the feed while they do so.
 
 The directory of a stream that is made of a feed has the file `fed_from`: the number of the first pipeline instance that
 feeds it. An epoch of a dropped pipeline may end after a stream of the same name was declared. Its instance has a lower
@@ -92,8 +92,8 @@ class FeedSegment:
 @dataclass(frozen=True, slots=True)
 class FeedEpoch:
     """One committed epoch of the stream in the feed. (checkpoint, instance, epoch) is the key of the epoch's output,
-    and `digest` identifies its input. `dropped` counts the rows of the epoch, and `dropped_bytes` the bytes, that found
-    no room, and `dropped_so_far` the rows of all epochs up to it."""
+    and `digest` identifies its input. `dropped` counts the rows of the epoch for which the feed had no room, and
+    `dropped_so_far` those of all epochs up to it."""
 
     position: int
     checkpoint: str
@@ -104,7 +104,6 @@ class FeedEpoch:
     segments: tuple[FeedSegment, ...] = ()
     ending: bool = False
     dropped: int = 0
-    dropped_bytes: int = 0
     dropped_so_far: int = 0
     version: int = 1
 
@@ -213,7 +212,7 @@ class FeedLog:
         return end
 
     def _count(self) -> int:
-        """How many epochs were written, as far as it is known. If the file is damaged, only this check is lost."""
+        """How many epochs were written, as far as known. If the file is damaged, only this check is lost."""
         with contextlib.suppress(HeadraceError):
             return int(stored_text(self.directory / _COUNT, lambda text: False) or 0)
         return 0
@@ -252,7 +251,7 @@ class FeedLog:
         return 0 if newest is None else newest.dropped_so_far
 
     def backlog(self, position: int | None = None) -> FeedBacklog:
-        """What waits from `position` on, or for the slowest consumer; without a consumer all that is kept."""
+        """The unread epochs from `position` on, or of the slowest consumer. Without a consumer: all that are kept."""
         kept = self.positions()
         at = self.needed_from() if position is None else position
         waiting = [e for p in kept if at is None or p >= at if (e := self._still(p)) is not None]
@@ -297,7 +296,7 @@ class FeedLog:
             self.trim()
 
     def unregister(self, consumer: str) -> None:
-        """Forget a consumer. What only it needed can go."""
+        """Forget a consumer. Epochs that only it needed may be deleted."""
         with state_errors(self.directory):
             self._consumer(consumer).unlink(missing_ok=True)
 

@@ -9,10 +9,10 @@ makes the manifest at the next position: that is the commit point. Spark runs on
 key ever comes back. A crash before the commit point leaves segments that no manifest names; the next commit or
 `discard` of the epoch deletes its directory except for the named files.
 
-**When the consumer is too slow.** The strategies `pause` and `spill` let the planner of the stream pause while the
-feed holds more than `limit` bytes (`is_full`); nothing is lost. They differ in the default of `limit` only: rows always
-go through the disk. `drop` leaves out the rows of an epoch that finds no room, and counts them in its manifest. That is
-decided once, at the commit or promise, so that a re-run of the epoch drops the same rows.
+**When the consumer is too slow.** The strategies `pause` and `spill` let the planner of the stream pause while the feed
+holds more than `limit` bytes (`is_full`); nothing is lost. They differ in the default of `limit` only: rows always go
+through the disk. `drop` leaves out the rows of an epoch for which there is no room, and counts them in its manifest.
+That is decided once, at the commit or promise, so that a re-run of the epoch drops the same rows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ from headrace.sinks.feed_log import (
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.staged_sink import StagedSettings
 
-FeedStrategy = Literal["spill", "pause", "drop"]
 # A feed in memory would have about this much: the strategy `pause` keeps the consumer close behind.
 PAUSE_BYTES = 64 * 1024 * 1024
 SPILL_BYTES = 4 * 1024 * 1024 * 1024
@@ -116,7 +115,7 @@ class FeedWatch:
     at every poll. One thread at a time."""
 
     def __init__(self, stream_directory: Path) -> None:
-        self._staging = stream_directory / "staging"  # as `headrace.sinks.staging` has it
+        self._staging = stream_directory / "staging"  # the same directory as in `headrace.sinks.staging`
         self._logs: dict[Path, FeedLog] = {}
 
     def full(self, pipelines: Iterable[PipelineDef]) -> list[str]:
@@ -294,7 +293,7 @@ class FeedSink:
         )
         waiting = log.backlog().bytes if segments and self._settings.strategy == "drop" else 0
         if waiting and waiting + made.bytes > self._settings.most:  # an empty feed takes an epoch of any size
-            made = replace(made, segments=(), dropped=made.rows, dropped_bytes=made.bytes)
+            made = replace(made, segments=(), dropped=made.rows)
         return self._placed(made, log)
 
     def _placed(self, made: FeedEpoch, log: FeedLog) -> FeedEpoch:
@@ -331,14 +330,14 @@ def _is_of(found: FeedEpoch, key: SinkKey) -> bool:
 def _delete_promise(key: SinkKey, log: FeedLog) -> None:
     """Delete the promise of an instance. The file of an earlier version may hold the promise of another one."""
     log.promise(key.instance).unlink(missing_ok=True)
-    with contextlib.suppress(StateDamaged):  # the instance may not be known; a commit says that it is damaged
+    with contextlib.suppress(StateDamaged):  # a damaged promise may not name its instance; a commit reports the damage
         found = stored(FeedEpoch, log.earlier_promise)
         if found is not None and found.instance == key.instance:
             log.earlier_promise.unlink(missing_ok=True)
 
 
 def _says_nothing(made: FeedEpoch, log: FeedLog) -> bool:
-    """True for an epoch that no consumer would notice: no rows, no news about time."""
+    """True for an epoch that changes nothing for a consumer: no rows, and the same watermark."""
     newest = log.newest()
     known = None if newest is None else newest.watermark
     return not made.segments and not made.dropped and not made.ending and made.watermark == known

@@ -59,7 +59,8 @@ from headrace.sinks.sink_paths import MANIFESTS, STAGING, STORE_ERRORS, SinkPath
 
 GUARANTEE = "exactly once per epoch"
 _MANIFEST_VERSION = 1
-# Earlier versions wrote no `digest` and no `crc`. No other field is known, so that a damaged name is noticed.
+# Earlier versions wrote no `digest` and no `crc`. Any other field is an error, so that a damaged field name is
+# detected.
 _FIELDS = {"version", "checkpoint", "sink", "instance", "epoch", "digest", "rows", "files", "crc"}
 # A staging directory, a manifest, or the temporary file that a crash left instead of a manifest.
 _TAG = re.compile(r"\.?(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\d+)(?:\.(?:json|promise)(?:\.\w+)?)?")
@@ -196,7 +197,7 @@ class FileSink:
         return later + sorted(name for name, epoch in known if epoch > key.epoch)
 
     def _shown(self, key: SinkKey) -> list[tuple[str, int]]:
-        """The visible files of this writer and instance, also those in partitions, with their epoch."""
+        """The visible files of this writer and instance, including those in partitions, with their epoch."""
         begin = f"part-{self.paths.writer(key)}-{key.instance}-"
         found = []
         for name in self.output.below("", without="_headrace"):

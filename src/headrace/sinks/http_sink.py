@@ -1,8 +1,8 @@
 """The http sink: posts rows to a web address, as JSON.
 
-Tasks make the JSON and stage it. The driver sends requests of some rows each, one after the other. Every request has
-the header `Idempotency-Key`, made of the epoch and the number of the request: a receiver that remembers it gets every
-row once.
+Tasks make the JSON and stage it. The driver sends requests of several rows each, one request at a time. Every request
+has the header `Idempotency-Key`, made of the epoch and the number of the request: a receiver that remembers it gets
+every row once.
 
 Unit of commit: the epoch. Guarantee: at least once.
 """
@@ -107,7 +107,7 @@ class HttpTarget:
     def _post(self, body: bytes, key: str) -> None:
         """Send a request until it is answered with success. Raises SinkRefused, or SinkUnavailable after the last
         attempt."""
-        import httpx  # it takes 0.1 s to load, which a script without this sink saves
+        import httpx  # takes 0.1 s to import, which scripts without this sink save
 
         wait, problem = FIRST_WAIT, ""
         for attempt in range(ATTEMPTS):
@@ -154,7 +154,7 @@ class HttpTarget:
         return self._client
 
     def ahead(self, key: SinkKey) -> int:
-        return 0  # the receiver does not tell
+        return 0  # the receiver does not report it
 
     def rewind(self, key: SinkKey) -> None:
         """Nothing: requests cannot be taken back, and at least once allows them to come again."""

@@ -10,8 +10,7 @@ Readers that read only committed messages see both or neither. Before an epoch i
 it is that of the epoch, or of a later one, the epoch is there already and nothing is sent. The producer is made first:
 that ends what an earlier producer with the same transactional id has left open, in a process that died or was cut off,
 and refuses anything more from it. After that only this producer changes the group's offset. After any error the
-producer is thrown away, and the offset is read again: so it does not matter whether a commit that nobody answered has
-happened.
+producer is discarded and the offset is read again. So it does not matter whether an unanswered commit took effect.
 
 The staged rows are durable until the transaction is committed (`headrace.sinks.staged_sink`), so no epoch is lost.
 """
@@ -55,7 +54,7 @@ _SETTINGS: dict[str, object] = {
     "queue.buffering.max.messages": 200_000,
 }
 # Why a group's offset cannot be read yet.
-# Kafka answers these however often the message is sent.
+# Errors that Kafka returns however often the message is sent.
 _NEVER = ("MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG", "POLICY_VIOLATION", "INVALID_TRANSACTION_TIMEOUT")
 _COORDINATOR = {
     "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "UNSTABLE_OFFSET_COMMIT",
@@ -189,7 +188,7 @@ class KafkaTarget:
     def _failure(self, problem: HeadraceError) -> SinkFailed:
         said = f"sink {self._sink} {problem.message}"
         passing = isinstance(problem, BrokerUnreachable | BrokerFailed) and reason_of(problem) not in _NEVER
-        if passing or reason_of(problem).endswith("AUTHORIZATION_FAILED"):  # a permission may be given back
+        if passing or reason_of(problem).endswith("AUTHORIZATION_FAILED"):  # a permission may be granted again
             return SinkUnavailable(
                 said,
                 advice="The stream continues by itself when the broker answers, or allows it, and nothing is lost. "

@@ -101,7 +101,7 @@ class NatsTarget:
     def _bad(self, subject: str) -> SinkRefused:
         return SinkRefused(
             f"sink {self._sink} has a row whose subject is {subject[:80]!r}",
-            advice="A subject is words with dots between, without spaces, * and >. Filter such rows out.",
+            advice="A subject consists of words separated by dots, without spaces, * and >. Filter such rows out.",
             sink=self._sink,
         )
 

@@ -65,7 +65,8 @@ class FileOutput(Protocol):
         ...
 
     def move(self, name: str, to: str) -> None:
-        """Give a file another name, or a copy of it. Nobody sees a part of it. Raises FileNotFoundError."""
+        """Give a file another name, or copy it to that name. No reader sees a partial file. Raises
+        FileNotFoundError."""
         ...
 
     def settle(self, names: Iterable[str], parents: bool = False) -> None:

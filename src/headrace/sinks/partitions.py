@@ -1,7 +1,7 @@
 """`partition_by`: rows with the same values of some columns go to one directory, `column=value/...`, as in Spark.
 
 The files do not have these columns; readers take the values from the path. NULL and the empty text are
-`__HIVE_DEFAULT_PARTITION__`, as Spark writes them. All characters that are no letters, digits, `_`, `.`, `-` or `~` are
+`__HIVE_DEFAULT_PARTITION__`, as Spark writes them. All characters except letters, digits, `_`, `.`, `-` and `~` are
 percent-encoded.
 """
 

@@ -1,8 +1,8 @@
 """The postgres sink: appends rows to a table of PostgreSQL, or inserts and updates them by key.
 
 Unit of commit: the epoch. Guarantee: exactly once, by a ledger in the same transaction
-(`headrace.sinks.postgres_target`). Only the driver connects to the server, so tasks need neither the password nor a way
-to it. `docs/design/2026-11-17-postgres-sink.md` says why, and why rows travel by ADBC.
+(`headrace.sinks.postgres_target`). Only the driver connects to the server, so tasks need neither the password nor
+access to the server. `docs/design/2026-11-17-postgres-sink.md` says why, and why rows travel by ADBC.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _check(settings: PostgresSettings) -> None:
     address = urlsplit(settings.url)
     if address.scheme not in ("postgresql", "postgres") or not address.path.strip("/"):
         raise BadOption(
-            "option 'url' of sink 'postgres' is no address of a database",
+            "option 'url' of sink 'postgres' is not the address of a database",
             advice="It must be like postgresql://user@host:5432/database.",
             option="url",
         )

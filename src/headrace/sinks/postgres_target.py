@@ -63,7 +63,7 @@ _PARAMETERS = {
 }
 # Classes and codes of errors that go away by themselves: connection, resources, a server that starts or stops, a
 # conflict with another transaction, a standby that is about to be promoted. And a missing permission: a sink that stops
-# misses rows, and a permission that was withdrawn may be given back.
+# misses rows, and a revoked permission may be granted again.
 _DENIED = "42501"
 _PASSING = ("08", "53", "57", "58", "40", "55P03", "25006", _DENIED)
 # Errors about the shape of the table: undefined table or column, wrong type, no unique constraint for the key.
@@ -82,7 +82,7 @@ class TableName:
 
     @staticmethod
     def parse(text: str) -> TableName:
-        """`table` or `schema.table`, as they are written: capital letters count."""
+        """`table` or `schema.table`, exactly as written: case matters."""
         schema, _, name = text.rpartition(".")
         if not name or "." in schema or (not schema and text.startswith(".")):
             raise BadOption(

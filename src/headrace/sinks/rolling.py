@@ -10,7 +10,7 @@ sees them. When the open files of a partition are large or old enough, they *rol
 1. Write a roll record: the files that join, in the order of their epochs, and how many rows each epoch has.
 2. Write their rows to one temporary file, sync it, and rename it to the visible name, that of its first member. On an
    object store: put the joined object under a hidden name, and copy it to the visible one. S3 copies at most 5 GiB,
-   so files roll earlier there, and in several parts if need be (`headrace.sinks.outputs.LARGEST_OBJECT`).
+   so files roll earlier there, and in several parts if they are too large (`headrace.sinks.outputs.LARGEST_OBJECT`).
 3. Delete the members. The record stays.
 
 **Why it is exactly once.** Before the record nothing has changed. After it, the members are fixed: whoever finds the
@@ -51,7 +51,7 @@ _PART = re.compile(r"part-(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<epoch>\
 _ROLL = re.compile(r"(?P<writer>[0-9a-f]{16})-(?P<instance>\d+)-(?P<first>\d+)-(?P<last>\d+)-(?P<k>\d+)\.json")
 ROLLED = "exactly once; rows are visible when their file rolls"
 LONGEST = 3600.0  # seconds that the timer sleeps at most
-AGAIN = 5.0  # seconds until it tries again what failed
+AGAIN = 5.0  # seconds before it retries a failed roll
 Member = tuple[int, int, str]  # an open file: its epoch, its number in the epoch, its name
 _log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class RollingSink(FileSink):
         self._clock, self._lock = clock, threading.RLock()
         self._timer: threading.Timer | None = None
         self._key: SinkKey | None = None
-        self._clean = False  # true if no roll was begun and not finished
+        self._clean = False  # true if no roll is unfinished
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
         with self._lock:
@@ -149,7 +149,7 @@ class RollingSink(FileSink):
 
     def committed(self, key: SinkKey) -> bool:
         with self._lock:
-            if self._key is None:  # the first call after a start: files may wait that an earlier process left open
+            if self._key is None:  # first call after a start: an earlier process may have left files open
                 self._wait(key)
             return super().committed(key)
 
@@ -174,7 +174,7 @@ class RollingSink(FileSink):
             super().rewind(key)
 
     def forget(self, key: SinkKey) -> None:
-        """What is open is output, so it becomes visible."""
+        """Open files are output, so they become visible."""
         with self._lock:
             with writing(self.paths):
                 self._roll(key, everything=True)
@@ -198,7 +198,7 @@ class RollingSink(FileSink):
     # --- rolling ----------------------------------------------------------------------------------
 
     def _roll(self, key: SinkKey, everything: bool = False) -> None:
-        """Join what is due, after what an earlier process began to join."""
+        """Finish the rolls that an earlier process began, then join the files that are due."""
         if not self._clean:
             for roll in self._rolled(key, 0):
                 self._finish(roll)

@@ -23,7 +23,7 @@ from headrace.model.schema import Schema
 @dataclass(frozen=True, slots=True)
 class EpochMark:
     """What an epoch says about time: the stream's watermark after it, in microseconds, and whether its finite source
-    is over. Only sinks with `SinkKind.every_epoch` look at it."""
+    has ended. Only sinks with `SinkKind.every_epoch` look at it."""
 
     watermark: int | None
     ending: bool = False

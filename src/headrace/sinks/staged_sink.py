@@ -5,7 +5,7 @@ driver writes a manifest. From then on the epoch will be delivered, whatever fai
 staged files, `DeliveryTarget.deliver` sends their rows. If it fails, the manifest and the rows stay, and the same epoch
 is delivered again: by a retry, by the epoch's next run, or as an epoch that the sink owes.
 
-So `deliver` may be called several times for one key, also after it succeeded, when the staged files may be gone. A
+So `deliver` may be called several times for one key, even after it succeeded, when the staged files may be gone. A
 target that is exactly once records the key in the same transaction as the rows, and looks for it there first.
 """
 

@@ -32,7 +32,7 @@ from headrace.sources.reading import CHUNK, HEADER, naming
 from headrace.stores.object_store import ObjectStore
 
 Fresh = list[tuple[int, Extent]]  # with the modification time
-_FORGET = 10_000  # stamps of files that are no longer listed: so many are kept at least
+_FORGET = 10_000  # how many stamps of files that are no longer listed are kept at least
 
 
 class Listed(Protocol):
@@ -148,7 +148,7 @@ class Arrivals:
                 fresh += self._judged(
                     path=path, stamp=stamp, unread=True, bad=bad, judge=partial(self._extent, path, None)
                 )
-        for path in moves:  # also those that the stream's path does not match
+        for path in moves:  # including those that the stream's path does not match
             self._grown(self._log.last[path], None, fresh, bad)
         self._log_all(fresh, bad)
 

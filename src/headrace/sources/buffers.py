@@ -35,7 +35,7 @@ from headrace.ingress.delimiting import Delimiting, finder_of
 from headrace.ingress.kernels.array_columns import U_BYTES, U_FLAGS, U_FRAGMENTS, U_ORIGIN, UNTERMINATED
 from headrace.ingress.shredder import SequenceShredder, Shredded, bad_sequence
 from headrace.model.definitions import StreamDef
-from headrace.sources.bufferlog import BufferLog, Forgotten
+from headrace.sources.bufferlog import BufferLog, Forgotten, LoggedBuffer
 from headrace.sources.extent import look_at
 from headrace.sources.listing import Listing
 from headrace.sources.push import verify_delimited
@@ -262,7 +262,7 @@ class Buffers:
         if whole:
             self._add(whole)
 
-    def _look(self, path: str, size: int) -> dict[str, Any] | None:
+    def _look(self, path: str, size: int) -> LoggedBuffer | None:
         """The log entry of a buffer; None if it is still being written, or gone."""
         try:
             data = Path(path).read_bytes()
@@ -277,10 +277,11 @@ class Buffers:
             outcomes = np.stack([first, np.full_like(first, size), np.zeros_like(first)], axis=1)
         name = NAME.fullmatch(os.path.basename(path))
         assert name is not None
-        return {"path": path, "size": size, "sequence": int(name["sequence"]), "origin": name["origin"],
-                "ends": ends, "outcomes": outcomes.tolist()}  # fmt: skip
+        return LoggedBuffer(
+            path, size, sequence=int(name["sequence"]), origin=name["origin"], ends=ends, outcomes=outcomes.tolist()
+        )
 
-    def _add(self, fresh: list[dict[str, Any]]) -> None:
+    def _add(self, fresh: list[LoggedBuffer]) -> None:
         """Pass buffers to the shredder, and log those that it accepts. Raises BadSequence for the first that it
         rejects."""
         arrivals, outcomes = self._arrivals(fresh)
@@ -295,29 +296,29 @@ class Buffers:
             at, refused = found.accepted, found.refused
         if at < len(fresh):
             problem = bad_sequence(arrivals[at], refused if at < end else "its_origin_has_ended")
-            problem.message = f"{fresh[at]['path']}: {problem.message}"
-            problem.params["path"] = fresh[at]["path"]
+            problem.message = f"{fresh[at].path}: {problem.message}"
+            problem.params["path"] = fresh[at].path
             raise problem
 
-    def _arrivals(self, fresh: list[dict[str, Any]]) -> tuple[Any, Any]:
+    def _arrivals(self, fresh: list[LoggedBuffer]) -> tuple[Any, Any]:
         rows = []
         for i, one in enumerate(fresh):
-            origin = self._origins.setdefault(one["origin"], self._next_origin)
+            origin = self._origins.setdefault(one.origin, self._next_origin)
             self._next_origin += origin == self._next_origin
-            first, last, _ = one["outcomes"][0]
-            flags = _ENDS if one["ends"] else 0
+            first, last, _ = one.outcomes[0]
+            flags = _ENDS if one.ends else 0
             # A number beyond 63 bits is outside any ring; the shredder rejects it.
-            sequence = min(one["sequence"], 2**62 + 1)
-            rows.append([origin, sequence, self._next_buffer + i, first, last, one["size"], flags])
-        return np.array(rows, np.int64), np.array([one["outcomes"] for one in fresh], np.int32)
+            sequence = min(one.sequence, 2**62 + 1)
+            rows.append([origin, sequence, self._next_buffer + i, first, last, one.size, flags])
+        return np.array(rows, np.int64), np.array([one.outcomes for one in fresh], np.int32)
 
-    def _take(self, accepted: list[dict[str, Any]], found: Shredded) -> None:
+    def _take(self, accepted: list[LoggedBuffer], found: Shredded) -> None:
         for one in accepted:
-            self._buffers[self._next_buffer] = (one["path"], one["size"])
-            self._known[one["path"]] = self._next_buffer
+            self._buffers[self._next_buffer] = (one.path, one.size)
+            self._known[one.path] = self._next_buffer
             self._next_buffer += 1
-            if one["path"].endswith(".end"):
-                self._ended.add(self._origins[one["origin"]])
+            if one.path.endswith(".end"):
+                self._ended.add(self._origins[one.origin])
         places = ((self._buffers[ref], begin, end) for ref, begin, end in found.fragments.tolist())
         fragments = [Fragment(path, size, begin, end) for (path, size), begin, end in places]
         at = 0

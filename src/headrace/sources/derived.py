@@ -1,12 +1,12 @@
 """The source `pipeline`: the output of a pipeline as a stream again. Its rows come from a feed
 (`headrace.sinks.feed_log`) that the pipeline writes, one epoch of the pipeline at a position.
 
-Only CREATE STREAM ... AS PIPELINE and INTO STREAM of a pipeline make such a stream. The feed lies in the directory of
-the stream, so that the stream takes it along when it is dropped or copied.
+Only CREATE STREAM ... AS PIPELINE and INTO STREAM of a pipeline make such a stream. The feed is in the directory of the
+stream, so that the stream takes it along when it is dropped or copied.
 
 **Event time.** Every position of the feed says how far the event time of the stream has come: `FeedEpoch.watermark`,
 which the pipeline's own stream decides. The splits of an epoch carry that of its last position, and the rows do not
-count. So windows close although the pipeline lets no row through, and a pipeline that closes its windows early (at the
+count. So windows close even if the pipeline lets no row through, and a pipeline that closes its windows early (at the
 end of its input) does not make its later rows late. A stream whose event time is not inherited follows its rows.
 
 Unit of parallelism: a segment of the feed, which is what one task of the pipeline wrote. Delivery: exactly once into an
@@ -29,7 +29,7 @@ from headrace.sinks.feed_log import FeedEpoch, FeedLog, FeedSegment, read_segmen
 from headrace.sources.source_kind import InputSplit, RawChunk, SourceKind, SourceOffset, WallClock
 
 CONSUMER = "stream"
-NO_ROOM = "no_room"  # the reason of rows that found no room (backpressure 'drop')
+NO_ROOM = "no_room"  # the reason of rows for which there was no room (backpressure 'drop')
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class SegmentPlace:
 
 @dataclass(frozen=True, slots=True)
 class FeedSplit:
-    """Segments of a feed. `event_time` is how far the stream has come at the end of the epoch; the rows tell it if
-    `timed` is false. `dropped` rows of the epoch found no room in the feed."""
+    """Segments of a feed. `event_time` is how far the stream has come at the end of the epoch; if `timed` is false, the
+    rows decide. For `dropped` rows of the epoch the feed had no room."""
 
     stream: str
     directory: str

@@ -3,7 +3,7 @@
 An *extent* is a byte range of one file. The log has JSON lines with checksums, which are appended and synced before
 `append` returns. So an offset (extent, position) means the same bytes after any restart. Sometimes the log is
 compacted: replaced by one without the extents that were read. Only the process that plans epochs writes it. The file
-`files.count` beside it has the number of extents, to notice that the end of the log is gone.
+`files.count` beside it has the number of extents, to detect that the end of the log is missing.
 
 A line is an extent, or one of
     {"first", "bytes", "lines", ...}    at the beginning of a compacted log: totals of the removed lines
@@ -85,7 +85,7 @@ class FileLog:
             os.truncate(self.path, whole)
 
     def _counted(self) -> int:
-        """How many extents were logged, as far as it is known. If the file is damaged, only this check is lost."""
+        """How many extents were logged, as far as known. If the file is damaged, only this check is lost."""
         with contextlib.suppress(HeadraceError):
             return int(stored_text(self._count_file, lambda text: False) or 0)
         return 0
@@ -182,7 +182,7 @@ class FileLog:
 
     def _count(self) -> None:
         """Note how many extents there are. Nothing but a check depends on it, so it need not be durable, and if it
-        cannot be written, the extents are logged all the same. The number only grows."""
+        cannot be written, the extents are logged anyway. The number only grows."""
         with contextlib.suppress(DiskFull, StateUnavailable):
             store_text(self._count_file, str(self.first + len(self.extents)), durable=False)
 

@@ -51,7 +51,7 @@ from headrace.stores.store_options import (
 DAY = 86400.0
 SMALLEST_SPLIT = 256 << 10  # less is not worth a task
 POLL = 0.1  # minimum seconds between two checks of the directory
-# Minimum seconds between two listings of an object store, and how much longer than a listing that is at least.
+# Minimum seconds between two listings of an object store. The wait is also this many times as long as a listing.
 STORE_POLL, STORE_SHARE = 1.0, 4
 # In a directory that has not changed, all files are checked every FULL seconds. If that takes long, they are checked so
 # rarely that it takes a fiftieth of a core, but at least every FULL_AT_MOST seconds. For growing files a check is the

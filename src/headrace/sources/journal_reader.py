@@ -83,7 +83,7 @@ class JournalSource:
         return [JournalSplit(str(self.directory), self.origin, group, self._facts) for group in groups]
 
     def groups(self, start: SourceOffset, end: SourceOffset, parallelism: int) -> list[tuple[Stretch, ...]]:
-        """What lies between two offsets, divided among `parallelism` tasks at most."""
+        """The entries between two offsets, divided among at most `parallelism` tasks."""
         begin, stop = JournalPosition(**start), JournalPosition(**end)
         self.log.follow(begin)
         count = max(1, min(parallelism, -(-(stop.address - begin.address) // SMALLEST_SPLIT)))

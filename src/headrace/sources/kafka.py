@@ -55,7 +55,7 @@ def _pattern(value: str) -> str:
 def _names(value: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
     if not all(names):
-        raise ValueError("names of topics with commas between")
+        raise ValueError("names of topics, separated by commas")
     return names
 
 
@@ -73,7 +73,7 @@ def _offsets(value: str) -> dict[str, dict[int, int]]:
 class KafkaSettings:
     """The options of `source = 'kafka'`."""
 
-    topics: tuple[str, ...] = option(_names, default=(), help="names of topics, with commas between")
+    topics: tuple[str, ...] = option(_names, default=(), help="names of topics, separated by commas")
     topic_pattern: str | None = option(
         _pattern, help="a regular expression for whole names of topics, instead of topics; new topics are noticed"
     )
@@ -95,7 +95,7 @@ class KafkaSettings:
     on_data_loss: Literal["fail", "skip"] = option(
         choice("fail", "skip"),
         default="fail",
-        help="what messages do that are gone before they are read: fail stops the stream, skip counts them and goes on",
+        help="if messages are gone before they are read: fail stops the stream, skip counts them and continues",
     )
     kafka: dict[str, str] = client_settings(  # noqa: RUF009
         "any setting of the client library librdkafka; kafka.bootstrap.servers is required"
@@ -203,8 +203,8 @@ class KafkaTopics:
         return self._cluster.topics(self._settings.topics, self._pattern)
 
     def _ask(self, now: bool = False) -> None:
-        """Ask for topics and ends, unless that was done a moment ago. While the broker cannot be reached the answers of
-        before hold, for a while."""
+        """Ask for topics and ends, unless that was done a moment ago. While the broker cannot be reached, the previous
+        answers are used for a while."""
         news, clock = self._news, self._clock()
         try:
             if not news.topics_at <= clock < news.topics_at + TOPICS:
@@ -219,7 +219,8 @@ class KafkaTopics:
         """The end of what there is to read after `at`. Raises DataLost, or marks what is gone. A topic that the broker
         does not list counts as there for a while: a broker that has just started may not list all of them. Then it is
         marked, and keeps its place: it may be hidden from this user, and come back. A topic that is new to the stream
-        ends at its beginning, and is read by the next epoch. So messages that go after that are known to be lost."""
+        ends at its beginning, and is read by the next epoch. So messages that are deleted after that are known to be
+        lost."""
         ends, clock = dict(self._news.ends.topics), self._clock()
         if new := {name: topic for name, topic in ends.items() if name not in at.topics}:
             begins = self._cluster.begins(new).topics
@@ -243,7 +244,7 @@ class KafkaTopics:
 
     def _readable(self, start: Place, end: Place) -> tuple[list[PartitionRange], int]:
         """The ranges from `start` to `end` that still exist, and how many offsets are gone. A topic that is gone, was
-        created again or cut counts as one: nobody knows how many messages it had."""
+        created again or cut counts as one: its number of messages is not known."""
         gone = sum(known.lost_at(end.topics.get(name)) for name, known in start.topics.items())
         wanted = list(ranges(start, end))
         begins = self._begins({name: at for name, at in end.topics.items() if any(r.topic == name for r in wanted)})

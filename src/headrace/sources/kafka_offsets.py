@@ -1,9 +1,9 @@
 """The offset of a Kafka stream: how far each partition is read. Pure arithmetic, no broker.
 
 As JSON: {"topics": {"orders": {"id": "lUg28Go6RqGOlZo084VDmA", "next": [120, 118]}}}. `next` is the first offset that
-was not read, for each partition. `id` tells a topic from one that was created again under the same name. A topic that
-the broker no longer lists keeps its place, with the time at which it counted as lost: {"id": ..., "next": [120, 118],
-"gone": 1767225600}. If the same topic comes back, it is read from that place on.
+was not read, for each partition. `id` distinguishes a topic from one that was created again under the same name. A
+topic that the broker no longer lists keeps its place, with the time at which it counted as lost: {"id": ..., "next":
+[120, 118], "gone": 1767225600}. If the same topic comes back, it is read from that place on.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Place:
         return Place({name: at for name, at in self.topics.items() if name not in old}) if old else self
 
     def with_new(self, end: Place) -> Place:
-        """The place with the topics of `end` that it does not have, where they stand there."""
+        """The place with the topics of `end` that it does not have, at their place in `end`."""
         return Place({**end.topics, **self.topics})
 
     def begin_of(self, topic: str, id: str, partition: int) -> int:

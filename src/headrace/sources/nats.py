@@ -55,7 +55,7 @@ class NatsSettings(NatsOptions):
     on_data_loss: Literal["fail", "skip"] = option(
         choice("fail", "skip"),
         default="fail",
-        help="what messages do that are gone before they are read: fail stops the stream, skip counts them and goes on",
+        help="if messages are gone before they are read: fail stops the stream, skip counts them and continues",
     )
 
     @property
@@ -183,8 +183,8 @@ class JetStreamSource:
         self._show(end["next"])
 
     def _ask(self, now: bool = False) -> StreamFacts:
-        """The newest facts. While the server cannot be reached or does not know the stream, those of before hold, for a
-        while."""
+        """The newest facts. While the server cannot be reached or does not know the stream, the previous facts are used
+        for a while."""
         clock = self._clock()
         if self._facts is None or now or not self._asked <= clock < self._asked + POLL:
             try:
@@ -200,7 +200,7 @@ class JetStreamSource:
 
     def _show(self, sequence: int) -> None:
         """Let the durable consumer begin at `sequence`: everything before it is committed. A consumer cannot be moved,
-        so it is made again. Failing to do so harms nobody."""
+        so it is made again. A failure here does no harm."""
         clock = self._clock()
         if sequence == self._shown or self._shown_at <= clock < self._shown_at + SHOW:
             return

@@ -24,7 +24,7 @@ BATCH = 1000  # messages that are asked for at once
 CHUNK = 4 << 20  # bytes of messages that are decoded at once
 WAIT = 1.0  # seconds for an answer with messages
 PATIENCE = 60.0  # seconds without a message, after which a task gives up and the epoch is run again
-IDLE = 60.0  # seconds after which the server forgets a consumer that nobody asks
+IDLE = 60.0  # seconds after which the server forgets an unused consumer
 NATS_FACTS: Mapping[str, tuple[DataType, ...]] = {
     "subject": (STRING,),
     "sequence": (BIGINT,),
@@ -51,8 +51,8 @@ class NatsFacts:
 
 
 def _tokens(message: Any) -> list[str]:
-    """$JS.ACK.stream.consumer.delivered.sequence.consumer_sequence.nanoseconds.pending, also in the longer form that
-    has a domain and an account after ACK."""
+    """$JS.ACK.stream.consumer.delivered.sequence.consumer_sequence.nanoseconds.pending, or the longer form that has a
+    domain and an account after ACK."""
     found: list[str] = message.reply.split(".")
     return found if len(found) < 11 else [*found[:2], *found[4:]]
 

@@ -1,4 +1,4 @@
-"""Finds the objects of a directory or glob pattern of a store. One listing tells the size and time of every object.
+"""Finds the objects of a directory or glob pattern of a store. One listing returns the size and time of every object.
 
 Names that start with `.` or `_` are ignored, as in a local directory.
 """
@@ -49,7 +49,7 @@ class ObjectListing:
                 )
 
     def unchanged(self) -> bool:
-        """A store does not tell cheaply whether it has changed."""
+        """False: a store has no cheap check for changes."""
         return False
 
     def paths(self) -> list[str]:

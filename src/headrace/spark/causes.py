@@ -15,7 +15,7 @@ _RAISED = re.compile(r"^(?!Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Failed|In
 _CALLED = re.compile(r"^: ([\w.$]+(?:Error|Exception): .+)$", re.MULTILINE)
 _CAUSED = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
-# Spark meets damaged files of state and its metadata with errors like these.
+# Errors that Spark raises for damaged files of its state and metadata.
 _STATE_FILE = re.compile(
     r"CANNOT_LOAD_STATE_STORE|hadoop\.fs\.\w+Exception|NullPointerException|java\.io\.EOFException"
     r"|FileNotFoundException: File file:\S+/checkpoint/"

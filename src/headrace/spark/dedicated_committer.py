@@ -2,8 +2,8 @@
 
 Spark calls it inside foreachBatch. When it returns, Spark logs the batch as done. When it raises, or the process dies
 anywhere in here, Spark runs the same batch again: the offsets are positions in feeds, which keep the epochs until the
-batch after is under way. Sinks know the batch by (checkpoint, instance, epoch) and a digest of its offsets, so they
-show it once. The epoch is the number of the batch, counted over all turns of the instance (`Begin.first`).
+next batch is under way. Sinks know the batch by (checkpoint, instance, epoch) and a digest of its offsets, so they show
+it once. The epoch is the number of the batch, counted over all turns of the instance (`Begin.first`).
 """
 
 from __future__ import annotations

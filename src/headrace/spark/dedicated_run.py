@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.errors import AnalysisException, ParseException
 
@@ -36,10 +36,22 @@ LOOK_SECONDS = 0.2
 _log = logging.getLogger(__name__)
 
 
+class TendedPipeline(Protocol):
+    """The pipeline that a query runs. Any thread may call."""
+
+    @property
+    def pipeline(self) -> PipelineDef:
+        """The definition, with the sinks that are attached now."""
+        ...
+
+    def tend(self) -> None:
+        """Called at intervals while the query runs."""
+        ...
+
+
 class DedicatedSparkQuery:
     """Create it once, and a new one after `stop`. `ended` is called in a thread of its own when the query ends, with
-    the reason, or None if it was stopped. `pipeline` returns the definition with the sinks that are attached now.
-    `tend` is called from time to time while the query runs."""
+    the reason, or None if it was stopped."""
 
     def __init__(
         self,
@@ -47,14 +59,12 @@ class DedicatedSparkQuery:
         directory: Path,
         committer: DedicatedCommitter,
         places: dict[str, FeedPlace],
-        pipeline: Callable[[], PipelineDef],
+        runtime: TendedPipeline,
         ended: Callable[[str | None], None],
-        tend: Callable[[], None],
     ) -> None:
-        self._over, self._committer, self._pipeline = False, committer, pipeline
-        self._ended, self._tend = ended, tend
+        self._over, self._committer, self._runtime, self._ended = False, committer, runtime, ended
         self._known = threading.Event()  # `self._query` is known; its first batch may begin earlier
-        definition, checkpoint = pipeline(), directory / CHECKPOINT
+        definition, checkpoint = runtime.pipeline, directory / CHECKPOINT
         self._checkpoint = checkpoint
         query = definition.program.dedicated
         if query is None:
@@ -90,15 +100,15 @@ class DedicatedSparkQuery:
         while not self._over and self._watch.is_alive():
             try:
                 self._committer.release()
-                self._tend()
-            except HeadraceError as problem:  # the query meets a damaged feed itself; a full disk passes
-                _log.warning("looking after the feeds of pipeline %s: %s", self._pipeline().name, problem.message)
+                self._runtime.tend()
+            except HeadraceError as problem:  # the query itself reports a damaged feed; a full disk may get space again
+                _log.warning("looking after the feeds of pipeline %s: %s", self._runtime.pipeline.name, problem.message)
             time.sleep(LOOK_SECONDS)
 
     def _commit(self, rows: DataFrame, batch: int) -> None:
         """Spark calls it for every batch, in its streaming thread."""
         try:
-            pipeline = self._pipeline()
+            pipeline = self._runtime.pipeline
             with contextlib.suppress(Exception):  # only a name: whatever is wrong fails the commit itself
                 described = f"headrace pipeline {pipeline.name}, batch {batch}"
                 rows.sparkSession.sparkContext.setJobDescription(described)

@@ -48,7 +48,7 @@ class DriverSinks:
         key = (pipeline.instance, name)
         if key not in self._sinks:
             sink, columns = next((s, columns) for s, columns in pipeline.outlets if s.name == name)
-            # setdefault: a reader and the streaming thread may both come first, and must get the same object.
+            # setdefault: a reader and the streaming thread may ask at the same time, and must get the same object.
             made = self._made(sink, columns)
             if isinstance(made, ConsoleSink):
                 made.title = f"pipeline {pipeline.name}, sink {sink.name}"

@@ -65,7 +65,7 @@ class EpochCommit:
         self._limit_groups()
 
     def leave_out(self, quarantine: Quarantine, quit_now: set[int]) -> None:
-        """Commit nothing of instances that had failed before, are in quarantine, or were stopped at once. One that was
+        """Commit nothing of instances that failed before, are in quarantine, or were stopped at once. One that was
         taken off the quarantine list while the epoch ran has no rows in it, but has not failed."""
         version, out = self._plan.version, self._found.first.planned.out
         reasons, ended = quarantine.reasons(version), quarantine.ended(version)
@@ -76,8 +76,8 @@ class EpochCommit:
         self._found.failures |= dict.fromkeys(self._quit - self._failed.keys(), "it was stopped at once")
 
     def run_queries(self, queries: QueryRunner | None, quit_now: Callable[[PipelineDef], bool]) -> None:
-        """Run the Spark queries of the pipelines on the epoch host over the rows that they staged. Their sinks then
-        have the rows staged, as those of other pipelines have. Raises when Spark itself fails."""
+        """Run the Spark queries of the pipelines on the epoch host over the rows that they staged. Afterwards the
+        results are staged in the sinks, like the rows of other pipelines. Raises when Spark itself fails."""
         planned = self._found.first.planned
         asked = [
             EpochQuery(
@@ -102,7 +102,7 @@ class EpochCommit:
 
     def deliver(self) -> None:
         """Deliver the epoch to the sinks of every pipeline. Raises errors for which the stream waits. The other sinks
-        have the epoch by then, and keep it once although it is run again."""
+        have the epoch by then, and keep one copy of it when it is run again."""
         waiting: HeadraceError | None = None
         behind: set[str] = set()  # streams whose feed lacks rows of a pipeline that is replaced in this epoch
         for p in self.members.values():

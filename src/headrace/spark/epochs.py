@@ -172,7 +172,7 @@ class EpochPlanner:
             barrier_id=at.barrier_id if cut is None else cut.id,
             barrier_kind=at.barrier_kind if cut is None else cut.kind,
             watermark=watermark,
-            now=max(at.now, time.time_ns() // 1000),  # it never goes back, also when the machine's clock does
+            now=max(at.now, time.time_ns() // 1000),  # it never goes back, even when the machine's clock does
             epoch=at.epoch + 1,
         ).stored()
 
@@ -296,12 +296,12 @@ class EpochPlanner:
         write_applied(self.directory, Applied(plan.version, until.epoch, columns, out=chosen.out, leaving=read))
 
     def _held(self, start: Offset) -> bool:
-        """Whether no epoch may be planned now: at all, or after the barrier whose id the file holds."""
+        """True if no epoch may be planned now: at all, or after the barrier whose id the file holds."""
         try:
             wanted = (self.directory / HOLD).read_text(errors="replace")
         except FileNotFoundError:
             return False
-        # Text that is no id is damaged. Hold, until the hub's request times out and the hub removes the file.
+        # Text that is not an id is damaged. Hold, until the hub's request times out and the hub removes the file.
         return not wanted.isdigit() or start.barrier_id >= int(wanted)
 
     def commit(self, end: dict[str, Any]) -> None:

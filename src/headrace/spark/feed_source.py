@@ -2,8 +2,8 @@
 
 The feed is a log of committed epochs (`headrace.sinks.feed_log`), so a range of positions can be read again after a
 crash. Every batch ends with one punctuation row that carries the watermark of the *stream*. It is marked by the column
-`PUNCTUATION`, and the query drops it after the watermark has seen it. So windows and joins close although the
-pipeline's own filter lets nothing through.
+`PUNCTUATION`, and the query drops it after the watermark has seen it. So windows and joins close even if the pipeline's
+own filter lets nothing through.
 
 **How windows close at the end.** Spark closes windows in the batch *after* the one that moved the watermark. It adds
 that batch by itself, but forgets to when the query is restarted in between, and nothing in its log says whether the
@@ -91,7 +91,7 @@ class FeedReader(DataSourceStreamReader):
         return self._offset(int(self.options["start"]))
 
     def _offset(self, position: int, closed: bool = False) -> dict[str, Any]:
-        """The name of the stream is part of the offset: Spark's log does not tell which line is of which source."""
+        """The name of the stream is part of the offset: Spark's log does not say which line belongs to which source."""
         return {"stream": self.options["stream"], "position": position, "closed": closed, "run": self.run}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

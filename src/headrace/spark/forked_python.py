@@ -1,7 +1,7 @@
 """Runs `python -m module arguments` as a fork of the worker server (`headrace.spark.worker_server`).
 
 A script of `headrace.spark.python` runs this file by its path, with nothing but the standard library in its path. If
-there is no server, or if it asks for something else than `-m`, Python runs in this process as usual.
+there is no server, or if the command is not `-m`, Python runs in this process as usual.
 """
 
 import array

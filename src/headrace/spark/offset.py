@@ -1,7 +1,7 @@
 """The offset of a stream: where an epoch ends, and everything that a re-run of the epoch must repeat.
 
 Spark logs the offset as JSON before the epoch runs, and hands dictionaries in and out. `Offset` is the typed form
-inside the planner. `stored` gives back the dictionary with the same keys and values, because committed epochs are
+inside the planner. `stored` returns the dictionary with the same keys and values, because committed epochs are
 recognised by a digest of it.
 """
 

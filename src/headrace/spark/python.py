@@ -42,7 +42,7 @@ fi
 exec {python} "$@"
 """
 # The path of the socket of the worker server, if there is one; and the arguments of the client. They are not on its
-# command line, so that a list of processes has each of Spark's only once.
+# command line, so that lists of processes show each process of Spark only once.
 SERVER, ARGUMENTS = "HEADRACE_WORKER_SERVER", "HEADRACE_FORKED_ARGUMENTS"
 STOP_SECONDS = 10.0
 ROOM = "." * 200  # on the server's command line, for those of the processes that are forked from it
@@ -70,8 +70,8 @@ def worker_python() -> str:
     return str(script)
 
 
-# What Spark sets for its workers and Python reads only when it starts. NumPy reads the number of threads when it is
-# loaded; a process that is to have more of them is not forked.
+# Variables that Spark sets for its workers, and that Python reads only when it starts. NumPy reads the number of
+# threads when it is loaded; a process that is to have more of them is not forked.
 _STARTED_WITH = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES", "OMP_NUM_THREADS": "1"}
 
 
@@ -109,7 +109,7 @@ class PreloadedPython:
                 os.environ[SERVER] = before
 
     def stop(self) -> None:
-        """Let it end when Spark's processes have ended. Those that take longer are ended."""
+        """End the server when Spark's processes have ended. Processes that take longer are terminated."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         for end in (self._process.terminate, self._process.kill):

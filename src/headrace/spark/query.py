@@ -145,7 +145,7 @@ def description(stream: str, batch: int, pipelines: list[str]) -> str:
 
 def _lanes(engine: Engine, options: dict[str, str]) -> DataFrame:
     """The query's plan: the stream source, then the stateful operator by lane."""
-    session = engine.spark.newSession()  # it has its own settings, also when the user passed the session
+    session = engine.spark.newSession()  # it has its own settings, even when the user passed the session
     for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
         session.conf.set(key, value)
     session.dataSource.register(StreamDataSource)

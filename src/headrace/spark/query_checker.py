@@ -262,7 +262,7 @@ class _Check:
             sessions.setActiveSession(own)
 
     def _reads_variable(self, analyzed: Any) -> bool:
-        """Whether the query reads a session variable. Its value may change, so conditions on it stay Spark's."""
+        """True if the query reads a session variable. Its value may change, so conditions on it stay Spark's."""
         return any(
             inner.nodeName() == "VariableReference"
             for node in walk_tree(analyzed)

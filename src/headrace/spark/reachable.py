@@ -92,14 +92,14 @@ def _answer(connection: socket.socket, limit: float) -> bytes | None:
 
 
 def _speaks_tls(connection: socket.socket) -> bool:
-    """Whether the other side speaks TLS (spark.ssl.rpc.enabled). Whether it is a master is then up to Spark."""
+    """True if the other side speaks TLS (spark.ssl.rpc.enabled). Spark then finds out whether it is a master."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent that anyone may not see
     try:
         with context.wrap_socket(connection):
             return True
     except ssl.SSLError as problem:
-        # It refused us in the words of TLS, for example because it wants a certificate.
+        # It refused the connection with a TLS alert, for example because it wants a certificate.
         return "ALERT" in (problem.reason or "")
     except ConnectionError:
         return False
@@ -124,7 +124,7 @@ class RegistrationWatch:
 
     def watch(self) -> None:
         """Follow Spark's log until `stop`. The limit counts from the first question to the master, not from the start
-        of the JVM, which may download packages. If the JVM was slow to start, half of the limit must do."""
+        of the JVM, which may download packages. If the JVM was slow to start, half of the limit applies."""
         began, slow = time.monotonic(), False
         asked: float | None = None
         while not self._over.wait(0.25):

@@ -75,7 +75,7 @@ class ReaderOfFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def place(self) -> ReaderPlace:
-        """The pipeline and its feed. The first call declares the pipeline, if need be."""
+        """The pipeline and its feed. The first call declares the pipeline if it is not declared."""
         from headrace.state.reader_calls import ReaderCall, call_hub
 
         options = dict(self.options)

@@ -45,7 +45,7 @@ FAST_START = "-XX:TieredStopAtLevel=1"
 # and Spark ends the whole JVM then.
 _HEAP_MB = 2048
 
-# What a stream's query needs, also in a session of the user. These are runtime settings, so queries may differ in them.
+# Settings that a stream's query needs, even in a session of the user. They are runtime settings, so queries may differ.
 QUERY_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -87,7 +87,7 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """Whether the session can still run queries. Its JVM may have died, or its master may have ended it."""
+        """True if the session can still run queries. Its JVM may have died, or its master may have ended it."""
         try:
             context: Any = self.spark.sparkContext._jsc
             return context is not None and not context.sc().isStopped()
@@ -204,7 +204,7 @@ def start(
 
 
 def _kill_jvm() -> None:
-    """End a start that waits inside of the JVM."""
+    """End a start that waits inside the JVM."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
         process.kill()

@@ -2,7 +2,7 @@
 
 Spark's client sends one request and waits for its answer, and most of a call is that wait. The server answers the
 requests of a connection in order, so several may be outstanding. This module sends Spark's own messages over the
-client's own connection. Both are internal to Spark. If a Spark release has other ones, calls are made one by one.
+client's own connection. Both are internal to Spark. If a Spark release changes them, calls are made one by one.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _client(state: MapState) -> Any:
 
 @cache
 def _understood() -> bool:
-    """Whether the requests made here have the same bytes as those of Spark's client."""
+    """True if the requests made here have the same bytes as those of Spark's client."""
     try:
         get = _messages.MapStateCall(stateName="s", getValue=_messages.GetValue(userKey=b"k" * 200))
         update = _messages.MapStateCall(stateName="s", updateValue=_messages.UpdateValue(userKey=b"k", value=b"v"))

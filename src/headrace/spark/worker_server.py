@@ -9,7 +9,7 @@ while the JVM starts. `headrace.spark.python` makes Spark run a script that asks
 One thread, one request per connection: the client sends its command line, environment, directory and three standard
 files. It gets an answer when the process runs, and its exit code when it has ended. If the client goes away, the
 process is ended. The server ends when its standard input is closed and no process is left; on SIGTERM it first ends all
-processes. It removes the directory of its socket at its end, also when the process that started it was killed.
+processes. It removes the directory of its socket when it ends, even if the process that started it was killed.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class WorkerServer:
                 return
             try:
                 self._fork(client)
-            except (OSError, ValueError):  # the client has gone, or is none of ours
+            except (OSError, ValueError):  # the client has gone, or is not one of ours
                 client.close()
         elif source == self._woken:
             with suppress(BlockingIOError):
@@ -139,7 +139,7 @@ class WorkerServer:
                 self._kill_at[pid] = time.monotonic() + KILL_SECONDS
 
     def _signal(self, pid: int, number: signal.Signals) -> None:
-        if pid in self._clients:  # it has not been waited for, so its number is still its own
+        if pid in self._clients:  # not reaped yet, so its process id cannot belong to another process
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 

@@ -29,7 +29,7 @@ def altered(declared: str, change: AlterPipeline) -> CreatePipeline:
 
 
 def _with_option(text: str, name: str, change: AlterPipeline, number: int) -> str:
-    """The text with one option set, in the place where it was or behind the others."""
+    """The text with one option set, in the place where it was or after the others."""
     before, place = _parsed(text, number), change.spans[name]
     setting = place.text[place.start : place.end]
     if name in before.spans:

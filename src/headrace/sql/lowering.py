@@ -100,7 +100,7 @@ def lower_dedicated(rings: tuple[Physical, ...], program: PipelineProgram, sinks
     writers = tuple(
         PhysicalSink(node, sink, SINKS[sink.kind].guarantee_of(sink), in_lanes=False, in_query=True) for sink in sinks
     )
-    return PhysicalCommit(writers, in_lanes=False) if sinks else node
+    return PhysicalCommit(writers, in_lanes=False, of_batch=True) if sinks else node
 
 
 def _runs_in_next(shape: Shape, generation: Generation) -> bool:

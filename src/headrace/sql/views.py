@@ -3,7 +3,7 @@
     SELECT device FROM hot   becomes   WITH `hot` AS (SELECT * FROM sensors WHERE temp > 30) SELECT device FROM hot
 
 So every host sees plain SQL over streams, and a view costs nothing: filters and projections of it are merged with those
-of the query. The texts stand in front of the names that the query itself declares, which therefore cannot hide what a
+of the query. The texts come before the names that the query itself declares, which therefore cannot hide what a
 view reads. Errors point to the text that the user wrote.
 """
 

@@ -42,7 +42,7 @@ class PipelineRecord:
 
     @property
     def desired(self) -> Desired:
-        """Whether the stream's plan should run it."""
+        """True if the stream's plan should run it."""
         return desired_in(self.state)
 
     @property

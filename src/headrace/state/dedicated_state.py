@@ -52,7 +52,7 @@ class SinkEpochs:
 
 
 def sink_epochs(turn: Path, pipeline: str) -> SinkEpochs:
-    """What the sinks of a pipeline may have of a turn. Raises StateDamaged."""
+    """The epochs of a turn that the sinks of a pipeline may have. Raises StateDamaged."""
     begin = stored(Begin, turn / BEGIN) or Begin({})
     planned = max(read_progress(turn).epoch, newest_offset(turn / CHECKPOINT))
     return SinkEpochs(checkpoint_id(turn, pipeline), begin.first + planned)

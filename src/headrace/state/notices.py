@@ -119,7 +119,7 @@ class NoticeBoard:
             if notice is not None:
                 self._handler(notice)
             elif not self._closing:
-                _log.debug("ignored a message of %d bytes that is no notice of this hub", len(message))
+                _log.debug("ignored a message of %d bytes that is not a notice for this hub", len(message))
 
     def close(self) -> None:
         """Stop the thread and free the port."""

@@ -1,7 +1,7 @@
 """The quarantine list: pipelines that are left out of epochs, even of epochs that are already planned.
 
 A worker cannot catch its own death (out of memory, a crash in native code), and Spark would repeat the logged epoch
-with the logged plan for ever. Therefore this list is separate from the plan versions. The hub writes it, and the
+with the logged plan forever. Therefore this list is separate from the plan versions. The hub writes it, and the
 planning process applies it to every plan (docs/design/2026-11-16-founding.md).
 """
 
@@ -22,7 +22,7 @@ from headrace.model.stored import store, stored
 class Quarantined:
     """An instance that is left out of epochs: of all, or of those with plan versions up to `until`, because it was
     started again after that version. With `ended` it did not fail: it was stopped at once or dropped. Its output of the
-    current epoch is discarded, also when that epoch runs again after a crash."""
+    current epoch is discarded, even when that epoch runs again after a crash."""
 
     instance: int
     reason: str

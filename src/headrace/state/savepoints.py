@@ -214,7 +214,7 @@ def copy_tree(source: Path, target: Path) -> None:
                 shutil.copy2(entry.path, target / entry.name)
                 (target / entry.name).chmod(
                     0o600
-                )  # Spark makes its files readable by others, inside of a private directory
+                )  # Spark makes its files readable by others, inside a private directory
     # The gateway may have deleted the only log that was listed, after it began the next one.
     if numbers(source) and not numbers(target):
         copy_tree(source, target)

@@ -15,7 +15,7 @@
 
 It may be on any path that all machines mount. Only the owner and its planning processes write here; tasks do not.
 Directories have mode 0700 and files 0600. Spark's files below `checkpoint` have the modes that Spark gives them, inside
-of a directory that only the owner can enter.
+a directory that only the owner can enter.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def tighten(root: Path) -> None:
     """Restrict everything below `root` to its owner. Logs a warning if that changes anything."""
     changed: list[Path] = []
     for place, directories, files in os.walk(root):
-        if Path(place).name == CHECKPOINT:  # Spark's own files, inside of a private directory
+        if Path(place).name == CHECKPOINT:  # Spark's own files, inside a private directory
             directories.clear()
             files.clear()
         for path in (Path(place), *(Path(place) / name for name in files)):

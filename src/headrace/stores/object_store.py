@@ -182,7 +182,7 @@ class ObjectStore:
         """Write the content of an object to a local file, in pieces. Raises FileNotFoundError."""
         with self.asking("read an object"):
             content = self.files.open_input_stream(self.path(name), compression=None)
-        with content, open(file, "wb") as out:  # a full local disk is no error of the store
+        with content, open(file, "wb") as out:  # a full local disk is not an error of the store
             while piece := self._piece(content):
                 out.write(piece)
 

@@ -170,7 +170,7 @@ def check_access(settings: StoreSettings) -> None:
     if access.scheme not in AZURE and "@" in netloc:
         raise BadOption(
             "the path has credentials in it",
-            advice="Remove what stands before the @, and write the options access_key and secret_key: they are stored "
+            advice="Remove the part before the @, and write the options access_key and secret_key: they are stored "
             "apart and never shown.",
             option="path",
         )

@@ -75,7 +75,7 @@ class Accounts:
                 self._cleared.add(instance)
         for members in families:
             total = sum(sum(self._spent.get(i, ())) for i in members)
-            if total > EPOCHS * limit * len(members):  # measure all of them again, also those that were cheap before
+            if total > EPOCHS * limit * len(members):  # measure all again, including those that were cheap before
                 self._cleared.difference_update(members)
             if total > EPOCHS * limit:  # one of them may be over budget, although its even share is small
                 self._alone.update(i for i in members if i not in self._cleared)

@@ -2,8 +2,8 @@
 
 `headrace.state.dedicated_state` has the names of its files. A pipeline that loses its state (STOP NOW, START after a
 failure) gets a new number `fresh`, a new directory with that number, and a new position in its feeds; the old directory
-is deleted. So a crash in between never leaves a query with half of its state. What its sinks owe of the old state, or
-have committed in part, they still get.
+is deleted. So a crash in between never leaves a query with half of its state. Sinks still get the epochs of the old
+state that they owe, and those that only some of them have committed.
 
 At the end of a finite source the query closes all windows, and its watermark moves to the end of time. Every later row
 would be late, so the query reads nothing after that end. If more rows arrive, a new `turn` begins there, without state:
@@ -47,6 +47,7 @@ from headrace.stream.supervisor import QuerySupervisor
 if TYPE_CHECKING:
     from headrace.spark.dedicated_committer import BatchSummary, DedicatedCommitter
     from headrace.spark.dedicated_frame import FeedPlace
+    from headrace.spark.dedicated_run import TendedPipeline
 
 
 SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
@@ -59,9 +60,8 @@ class DedicatedRequest:
     directory: Path
     committer: DedicatedCommitter
     places: dict[str, FeedPlace]
-    pipeline: Callable[[], PipelineDef]
+    runtime: TendedPipeline
     on_end: OnEnd
-    tend: Callable[[], None]
 
 
 class DedicatedRun(Query, Protocol):
@@ -153,8 +153,8 @@ class DedicatedRuntime:
         return sorted(found, key=lambda p: int(number) if (number := p.name.rpartition("-")[2]).isdigit() else -1)
 
     def _known_to_sinks(self, dropped: Path) -> SinkEpochs | None:
-        """What sinks may have of a state that is dropped. None if nothing, or if its files are damaged: a new state
-        begins all the same, under a checkpoint id of its own."""
+        """The epochs of a dropped state that sinks may have. None if there are none, or if its files are damaged: then
+        the new state begins under a checkpoint id of its own."""
         with contextlib.suppress(HeadraceError):
             turn = newest_turn(dropped)
             return sink_epochs(dropped / str(turn), self.pipeline.name) if turn >= 0 else None
@@ -315,9 +315,7 @@ class DedicatedRuntime:
         begin = stored(Begin, directory / BEGIN) or Begin({})
         places = {s: FeedPlace(log.directory, begin.positions.get(s, 0)) for s, log in self.feeds().items()}
         run = self._host.launch_dedicated(
-            DedicatedRequest(
-                directory, self.committer, places=places, pipeline=lambda: self.pipeline, on_end=on_end, tend=self.tend
-            )
+            DedicatedRequest(directory, self.committer, places=places, runtime=self, on_end=on_end)
         )
         self._run = run
         return run
@@ -354,5 +352,5 @@ class DedicatedRuntime:
 
 def remove_empty(directory: Path) -> None:
     """Remove a directory if nothing is in it."""
-    with contextlib.suppress(OSError):  # others are there
+    with contextlib.suppress(OSError):  # not empty
         directory.rmdir()

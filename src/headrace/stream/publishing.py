@@ -42,7 +42,7 @@ class PlanPublisher:
             old, carried = self._plans.load(current).left, self._carried()
             # Publishing may skip a version that no epoch was planned with, so exits that no committed epoch has carried
             # are copied. Exits that were carried are not: under steady change there is always a newer version than the
-            # committed one, and the list would grow for ever.
+            # committed one, and the list would grow forever.
             pending = tuple(e for e in old if e not in carried)
             # After a crash between publishing and saving, the catalog still has exits that the plan already has.
             exits = tuple(e for e in exits if e not in old and e not in carried)

@@ -80,7 +80,7 @@ def kinds_of(function: AggregateFunction) -> tuple[str, ...]:
 def cases() -> list[AggregateCase]:
     """Cases for each aggregate of the list."""
     found = [AggregateCase("count(*)", "INT", "count(*)", "count(*)")]
-    for function in AGGREGATES.values():
+    for function in AGGREGATES:
         for kind in kinds_of(function):
             error = 0.05 if function.name == "approx_count_distinct" else 0.0
             found += [AggregateCase(function.key, kind, text, spark, error) for text, spark in _texts(function, kind)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.sql.functions import ALIASES, FUNCTIONS, is_slow, verified
+from headrace.sql.functions import ALIASES, FUNCTIONS, names_slow_kernel, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATES
 from headrace.sql.functions.overload import Overload
 from tests.sql.functions.missing import missing_section
@@ -95,11 +95,16 @@ Known limits:
 """
 
 
+def is_slow(overload: Overload) -> bool:
+    """True if the overload runs Python code for every row, always or for some literals."""
+    return overload.slow or (isinstance(overload.sql, str) and names_slow_kernel(overload.sql))
+
+
 def functions_page() -> str:
     """The text of the page."""
     entries = verified()
     casts = sorted(e for e in entries if e.startswith("cast("))
-    listed = {"count(*)", *(function.key for function in AGGREGATES.values())}
+    listed = {"count(*)", *(function.key for function in AGGREGATES)}
     aggregates = sorted(listed & entries)
     scalars = {name: [o.key for o in overloads if o.key in entries] for name, overloads in FUNCTIONS.items()}
     lines = [_INTRO, f"The list has {len(entries)} entries.", "", "## Functions and operators", ""]

@@ -45,10 +45,7 @@ HEADER = "# Functions, casts and aggregates that agreed with Spark over edge val
 def _registered() -> set[str]:
     scalars = {o.key for overloads in FUNCTIONS.values() for o in overloads}
     return (
-        scalars
-        | {f"cast({a} -> {b})" for a, b in (*CASTS, *NESTED_CASTS)}
-        | {a.key for a in AGGREGATES.values()}
-        | {"count(*)"}
+        scalars | {f"cast({a} -> {b})" for a, b in (*CASTS, *NESTED_CASTS)} | {a.key for a in AGGREGATES} | {"count(*)"}
     )
 
 

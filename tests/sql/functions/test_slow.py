@@ -11,9 +11,10 @@ from headrace.errors import HeadraceError
 from headrace.exec.kernels import KERNELS
 from headrace.model.schema import parse_type
 from headrace.sql import explain, explain_json
-from headrace.sql.functions import FUNCTIONS, is_slow, names_slow_kernel
+from headrace.sql.functions import FUNCTIONS, names_slow_kernel
 from tests.sql.functions.cases import Case, scalar_cases
 from tests.sql.functions.harness import plan_expressions
+from tests.sql.functions.page import is_slow
 from tests.sql.support import plan
 
 

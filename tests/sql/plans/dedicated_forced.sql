@@ -18,7 +18,7 @@ physical plan
   r2 := PhysicalFeed(r1) relation=s
   r3 := PhysicalDedicatedQuery(r2) in=streaming query mode=update sql=SELECT window.start, count(*) AS n FROM s WHERE ok GROUP BY window(ts, '1 minute')
   r4 := PhysicalSink(r3) sink=out type=memory staged_by=query guarantee=exactly once while the process lives; kept in memory only
-  r5 := PhysicalCommit(r4) waits_for=all tasks
+  r5 := PhysicalCommit(r4) waits_for=a batch of the query
 
 ring 0 (in the tasks that read the stream)
   filter: none

@@ -22,7 +22,7 @@ physical plan
   r5 := PhysicalFeed(r4) relation=plain
   r6 := PhysicalDedicatedQuery(r2, r5) in=streaming query mode=append sql=SELECT s.id, plain.c FROM s JOIN plain ON s.id = plain.a WHERE s.temp > 3
   r7 := PhysicalSink(r6) sink=out type=memory staged_by=query guarantee=exactly once while the process lives; kept in memory only
-  r8 := PhysicalCommit(r7) waits_for=all tasks
+  r8 := PhysicalCommit(r7) waits_for=a batch of the query
 
 ring 0 (in the tasks that read the stream)
   filter: none

@@ -19,7 +19,7 @@ physical plan
   r2 := PhysicalFeed(r1) relation=s
   r3 := PhysicalDedicatedQuery(r2) in=streaming query mode=append sql=SELECT max(c) AS m FROM (SELECT k, count(*) AS c FROM s GROUP BY k) q
   r4 := PhysicalSink(r3) sink=out type=memory staged_by=query guarantee=exactly once while the process lives; kept in memory only
-  r5 := PhysicalCommit(r4) waits_for=all tasks
+  r5 := PhysicalCommit(r4) waits_for=a batch of the query
 
 ring 0 (in the tasks that read the stream)
   filter: none

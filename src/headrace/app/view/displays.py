@@ -127,7 +127,7 @@ class LiveDisplay:
     """Redraws the status in place. Messages and everything else that is printed appear above it."""
 
     def __init__(self, console: Console | None = None) -> None:
-        # Spark's start points descriptor 2 at a file for some seconds. The view goes on.
+        # Spark's start points descriptor 2 at a file for some seconds. The view continues.
         self._own = None if console is not None else os.fdopen(os.dup(2), "w", encoding="utf-8")
         self._console = console or Console(file=self._own)
         self._lock = threading.Lock()

@@ -48,7 +48,7 @@ def text_offsets(lengths: Any, first: int, rows: int, held: int, offsets: Any) -
 
 @helper
 def _same(blob: Any, widths: Any, keys: int, flags: int, starts: Any, offsets: Any, a: int, b: int) -> bool:
-    """Whether two rows name the same group. What stands under a NULL does not count."""
+    """True if two rows name the same group. The bytes under a NULL do not count."""
     for c in range(keys):
         if flags >> c & 1:
             known = blob[starts[c, 0] + a]

@@ -27,7 +27,7 @@ def _to_base32(data: bytes) -> str:
 
 
 def _from_base32(text: str) -> bytes:
-    """The text ends at the first =. Other characters outside of the alphabet are skipped, and so are bits that fill no
+    """The text ends at the first =. Other characters outside the alphabet are skipped, and so are bits that fill no
     byte."""
     digits = [_BASE32[c] for c in text.partition("=")[0] if c in _BASE32]
     value = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.exec.kernels.json import JsonNumber, JsonObject, java_double, parse_json, write_json
+from headrace.exec.kernels.json_texts import JsonNumber, JsonObject, java_double, parse_json, write_json
 from headrace.exec.kernels.kernel import Kernel, per_row
 from headrace.model.schema import Array, DataType, Decimal, Map, Struct, parse_type
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.exec.kernels.json import JsonNumber, JsonObject, parse_json
+from headrace.exec.kernels.json_texts import JsonNumber, JsonObject, parse_json
 
 _FRACTION = re.compile(r"[.eE]")
 # A scalar type is its name, null is None, an array is a list of its element type, a struct is a dictionary.

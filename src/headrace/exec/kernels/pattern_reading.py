@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from headrace.exec.kernels.date_patterns import MONTHS, BadPattern, Element, check_letters, compile_pattern
 from headrace.exec.kernels.dates import Int64s, RowFlags, civil, days_of, exists
 from headrace.exec.kernels.kernel import ArrowColumn
-from headrace.exec.kernels.patterns import MONTHS, BadPattern, Element, check_letters, compile_pattern
 from headrace.exec.kernels.zones import DAY, SECOND
 
 pc: Any = pyarrow.compute

@@ -37,12 +37,12 @@ _SHORT = {
 }  # fmt: skip
 _OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?::(\d\d)(?::(\d\d))?|(\d\d)(\d\d)?)?)", re.ASCII)
 _REGION = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+", re.ASCII)
-# Files of the database that are no zones in Java.
+# Files of the database that are not zones in Java.
 _NO_ZONES = frozenset({"ROC", "localtime", "posixrules", "Factory", "leapseconds", "tzdata.zi"})
 
 
 class UnknownZone(ValueError):
-    """A text that is no time zone in Spark."""
+    """A text that is not a time zone in Spark."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

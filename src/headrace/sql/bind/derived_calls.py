@@ -38,7 +38,7 @@ def _tried(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr
         )
     if bound.args[0].type == DATE and any(throws(arg) for arg in bound.args):
         # In Spark these also turn failures of their operands into NULL.
-        binder.unsupported(f"{name} of a DATE and operands that may fail", "Use TRY_CAST inside of it.", node.at)
+        binder.unsupported(f"{name} of a DATE and operands that may fail", "Use TRY_CAST inside it.", node.at)
     return binder.call(name, bound.args, node.at)
 
 
@@ -156,7 +156,7 @@ def _concat_ws(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> 
 def _hmac(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     """Refused if an operand may fail: beside one that is NULL, Spark sometimes fails and sometimes returns NULL."""
     if any(throws(arg) for arg in args):
-        binder.unsupported("hmac of operands that may fail", "Use TRY_CAST and try_ functions inside of it.", node.at)
+        binder.unsupported("hmac of operands that may fail", "Use TRY_CAST and try_ functions inside it.", node.at)
     return None
 
 

@@ -60,7 +60,7 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
         left = binder.coerce(left, right.type) if left.type == VOID else left
         right = binder.coerce(right, left.type) if right.type == VOID else right
         return binder.call(name, (_decimal(binder, left), _decimal(binder, right)), at)
-    # Spark reads a text beside a whole number as BIGINT, also where the operator then takes DOUBLE.
+    # Spark reads a text beside a whole number as BIGINT, even where the operator then takes DOUBLE.
     left, right = (binder.coerce(side, kind) if side.type == STRING else side for side in (left, right))
     if name == "/" or kind == VOID:
         kind = DOUBLE

@@ -12,7 +12,7 @@ from headrace.sql.plan.logical import Named
 
 
 def struct_fields(binder: ExprBinder, star: Star) -> list[Named]:
-    """One output per field, without the excluded ones. Raises UnknownColumn if the qualifier is no struct."""
+    """One output per field, without the excluded ones. Raises UnknownColumn if the qualifier is not a struct."""
     assert star.qualifier is not None
     name = Name(star.at, (star.qualifier,))
     subject = binder.bind(name)

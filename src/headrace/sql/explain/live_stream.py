@@ -93,7 +93,7 @@ def computed_columns(stream: StreamDef, view: View) -> dict[str, str]:
 
 
 def asked_by(live: LiveStream, stream: StreamDef) -> dict[int, tuple[str, ...]]:
-    """For each decoded column, the names of the running pipelines that need it, also for a computed column."""
+    """For each decoded column, the names of the running pipelines that need it, including a computed column."""
     width = len(stream.schema)
     needs = {name: set(stream.closed(program.view).indexes(width)) for name, program in live.pipelines.items()}
     return {

@@ -92,11 +92,6 @@ def names_slow_kernel(sql: str) -> bool:
     return any(kernel in KERNELS and KERNELS[kernel].slow for kernel in re.findall(r"\bhr_\w+", sql))
 
 
-def is_slow(overload: Overload) -> bool:
-    """True if the overload runs Python code for every row, always or for some literals."""
-    return overload.slow or (isinstance(overload.sql, str) and names_slow_kernel(overload.sql))
-
-
 @cache
 def verified() -> frozenset[str]:
     """The keys of `verified.txt`: the functions, casts (`cast(A -> B)`) and aggregates that agree with Spark."""
@@ -105,7 +100,7 @@ def verified() -> frozenset[str]:
 
 @cache
 def spark_functions() -> frozenset[str]:
-    """The names of all functions that Spark has, also of those that the shared host does not have."""
+    """The names of all functions that Spark has, including those that the shared host does not have."""
     return _lines("spark_functions.txt")
 
 

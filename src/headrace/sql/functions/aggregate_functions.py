@@ -23,14 +23,14 @@ AGGREGATE_ALIASES = {
     "array_agg": "collect_list", "string_agg": "listagg", "approx_percentile": "percentile_approx",
 }  # fmt: skip
 
+AGGREGATES: tuple[AggregateFunction, ...] = (
+    *sum_functions(), *pick_functions(), *moment_functions(),
+    *list_functions(), *sketch_functions(), *bitmap_functions(),
+)  # fmt: skip
 _BY_NAME: dict[str, list[AggregateFunction]] = {}
-_FAMILIES = (sum_functions, pick_functions, moment_functions, list_functions, sketch_functions, bitmap_functions)
-for _function in (one for family in _FAMILIES for one in family()):
+for _function in AGGREGATES:
     _BY_NAME.setdefault(_function.name, []).append(_function)
 
-AGGREGATES: dict[tuple[str, tuple[str, ...]], AggregateFunction] = {
-    (f.name, f.params): f for functions in _BY_NAME.values() for f in functions
-}
 AGGREGATE_NAMES = frozenset({*(name.partition(" ")[0] for name in _BY_NAME), "count_if", "median"})
 
 

@@ -260,9 +260,8 @@ def _inner_array(kinds: Sequence[DataType]) -> DataType | None:
 
 def _of_arrays(args: Sequence[Expr]) -> str | None:
     kind = args[0].type
-    return (
-        None if isinstance(kind, Array) and isinstance(kind.element, Array) else f"{kind}, which is no array of arrays"
-    )
+    nested = isinstance(kind, Array) and isinstance(kind.element, Array)
+    return None if nested else f"{kind}, which is not an array of arrays"
 
 
 _INDEX = (
@@ -360,7 +359,7 @@ def _makers() -> tuple[Overload, ...]:
 
 def _of_texts(args: Sequence[Expr]) -> str | None:
     kind = args[0].type
-    return None if kind == Array(STRING) else f"{kind}, which is no array of strings"
+    return None if kind == Array(STRING) else f"{kind}, which is not an array of strings"
 
 
 OVERLOADS: tuple[Overload, ...] = (*_elements(), *_makers(), *_sets())

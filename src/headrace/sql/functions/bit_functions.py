@@ -10,7 +10,7 @@ _BITMAP = 32_768  # bits of a bitmap
 
 
 def _get(name: str, kind: str) -> Overload:
-    """One bit, the lowest is 0. Spark raises for a place outside of the type."""
+    """One bit, the lowest is 0. Spark raises for a place outside the type."""
     outside = f"{{0}} IS NOT NULL AND ({{1}} < 0 OR {{1}} >= {_WIDTHS[kind]})"
     bit = "CAST((CAST({0} AS BIGINT) >> CAST({1} AS BIGINT)) & 1 AS TINYINT)"
     sql = f"CASE WHEN {outside} THEN error('INVALID_PARAMETER_VALUE.BIT_POSITION_RANGE') ELSE {bit} END"

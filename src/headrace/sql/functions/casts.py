@@ -150,7 +150,7 @@ def _digits(text: str, way: _Way) -> str:
 
 
 def _decimal_from_float(text: str, way: _Way) -> str:
-    """NaN and the infinities become NULL, also in ANSI mode."""
+    """NaN and the infinities become NULL, even in ANSI mode."""
     wide = f"CAST({text} AS DOUBLE)" if type_class(way.source) == "FLOAT" else text
     return f"CASE WHEN isfinite({wide}) THEN {_digits(wide, way)} END"
 

@@ -1,6 +1,6 @@
 """The DuckDB connection of the planner. It evaluates constants with the engine that runs the pipelines.
 
-DuckDB cannot be interrupted inside of one function call, and a regular expression can take many seconds. So constants
+DuckDB cannot be interrupted inside one function call, and a regular expression can take many seconds. So constants
 are evaluated in a thread of their own. When the time limit of planning is over, the planner leaves that thread, which
 ends by itself, and the next constant gets a new one.
 """

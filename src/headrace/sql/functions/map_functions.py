@@ -41,7 +41,7 @@ def _plain_keys(kind: DataType) -> str | None:
     if any(isinstance(part, Map) for part in parts(kind)):
         return "a MAP as key"
     if is_nested(kind) and any(part in (FLOAT, DOUBLE) for part in parts(kind)):
-        return "a FLOAT or DOUBLE inside of a key"
+        return "a FLOAT or DOUBLE inside a key"
     return None
 
 
@@ -58,7 +58,7 @@ def _keys_of_entries(args: Sequence[Expr]) -> str | None:
     kind = args[0].type
     inner = kind.element if isinstance(kind, Array) else None
     if not isinstance(inner, Struct) or len(inner.fields) != 2:
-        return f"{kind}, which is no array of structs with two fields"
+        return f"{kind}, which is not an array of structs with two fields"
     return _plain_keys(inner.fields[0].type)
 
 

@@ -13,7 +13,7 @@ _COMPARED = ("ARRAY", "STRUCT")
 
 
 def _ordered(operator: str) -> Callable[[Sequence[str], Sequence[DataType], DataType], str]:
-    """DuckDB has NULL after all other values inside of nested ones, Spark before."""
+    """Inside nested values, DuckDB sorts NULL after all other values and Spark before them."""
     return lambda a, k, r: f"({sort_key(a[0], k[0])} {operator} {sort_key(a[1], k[1])})"
 
 

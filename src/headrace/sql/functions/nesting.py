@@ -94,5 +94,5 @@ def no_fraction_inside(args: Sequence[Expr]) -> str | None:
     for arg in args:
         inside = arg.type.element if isinstance(arg.type, Array) else arg.type
         if is_nested(inside) and any(part in (FLOAT, DOUBLE) for part in parts(inside)):
-            return "a FLOAT or DOUBLE inside of nested values"
+            return "a FLOAT or DOUBLE inside nested values"
     return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from headrace.exec.kernels.date_patterns import BadPattern, check_written
 from headrace.exec.kernels.pattern_reading import reader
-from headrace.exec.kernels.patterns import BadPattern, check_written
 from headrace.model.schema import BIGINT, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType
 from headrace.sql.functions.instants import at_zone, in_zone, to_instant
 from headrace.sql.functions.overload import Overload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headrace.exec.kernels.texts import lowered
+from headrace.exec.kernels.strings import lowered
 from headrace.model.schema import BIGINT, BOOLEAN, INT, STRING, DataType, Decimal
 from headrace.sql.functions.overload import Overload, literal_int
 from headrace.sql.functions.regex import like_is_valid

@@ -78,7 +78,8 @@ def _truncate(quoted: str, text: str) -> str:
 
 
 def _first_day(unit: str, date: str) -> str:
-    """The first day of a unit. DuckDB's date_trunc() knows no dates that are no timestamps, as of the year 1234567."""
+    """The first day of a unit. DuckDB's date_trunc() does not know dates that are not timestamps, such as those of the
+    year 1234567."""
     if unit == "quarter":
         return f"make_date(year({date}), quarter({date}) * 3 - 2, 1)"
     part = {"year": "dayofyear", "month": "day", "week": "isodow"}[unit]

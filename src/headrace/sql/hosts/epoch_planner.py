@@ -99,7 +99,7 @@ class EpochHostPlanner:
         if findings is None:
             columns = may_need(tokens, stream.schema)
         else:
-            # Every epoch analyzes the query again, so a name must resolve although the optimizer drops the column, as
+            # Every epoch analyzes the query again, so a name must resolve even if the optimizer drops the column, as
             # in typeof(price).
             columns = tuple(sorted({*findings.columns, *named(tokens, stream.schema)}))
         chosen = ", ".join(_quoted(stream.schema[i].name) for i in columns) or "true AS _row"

@@ -1,4 +1,4 @@
-"""The grammar of function calls: arguments, lambdas, the clauses behind a call, and functions with words in them."""
+"""The grammar of function calls: arguments, lambdas, the clauses after a call, and functions with words in them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Levels(Protocol):
         """Any expression."""
 
     def bit_or(self) -> Node:
-        """An expression that is no predicate."""
+        """An expression that is not a predicate."""
 
 
 class CallParser:
-    """Parses the call at the cursor. `levels` parses the expressions inside of it."""
+    """Parses the call at the cursor. `levels` parses the expressions inside it."""
 
     def __init__(self, cursor: Cursor, levels: Levels) -> None:
         self.cursor, self.levels = cursor, levels

@@ -75,7 +75,7 @@ class Clauses:
         return values, spans
 
     def outlets(self) -> Outlets:
-        """Parses what stands after INTO."""
+        """Parses the targets after INTO."""
         cursor = self.cursor
         reader: Span | None = None
         sinks: list[str] = []

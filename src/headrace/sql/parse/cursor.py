@@ -126,7 +126,7 @@ class Cursor:
         self.fail(f"expected {what}")
 
     def word(self, what: str) -> str:
-        """Takes an identifier where no other word can stand, so also one that is reserved elsewhere."""
+        """Takes an identifier where no other word is allowed, even one that is reserved elsewhere."""
         if self.token.kind in ("word", "quoted"):
             return self.advance().text
         self.fail(f"expected {what}")

@@ -42,7 +42,7 @@ _TYPES = _set(
 )
 # These begin a line of a query.
 _CLAUSES = _set("SELECT FROM WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT EMIT")
-# A parenthesis after these is no call.
+# A parenthesis after these is not a call.
 _NO_CALLS = _set(
     """ALL AND AS BY ELSE EXISTS FILTER FROM IN NOT ON OR OVER SELECT THEN UNION USING VALUES WHEN WHERE WITH"""
 )
@@ -154,7 +154,7 @@ class _Layout:
         self._after(piece, before, after)
 
     def _between(self, piece: _Piece, before: _Piece) -> None:
-        """An empty line between statements; behind a comment only where the source has one."""
+        """An empty line between statements; after a comment only where the source has one."""
         if before.text == ";" or (before.kind == "comment" and piece.lines_before > 1):
             self._flush()
             self._lines.append("")
@@ -217,12 +217,12 @@ class _Layout:
         return word in _KEYWORDS or (word == "SET" and self._alters())
 
     def _alters(self, *last: str) -> bool:
-        """True behind ALTER PIPELINE name, and the words in `last`."""
+        """True after ALTER PIPELINE name, and the words in `last`."""
         words = self._words
         return words[:2] == ["ALTER", "PIPELINE"] and words[3:] == [*last]
 
     def _breaks_before(self, word: str, before: _Piece | None) -> bool:
-        """Clauses begin a line, except inside of calls: `FILTER (WHERE ...)`, `trim(BOTH FROM x)`."""
+        """Clauses begin a line, except inside calls: `FILTER (WHERE ...)`, `trim(BOTH FROM x)`."""
         if not self._line.strip() or self._words[:1] == ["SHOW"]:
             return False
         if word in ("EMIT", "LIMIT", "ORDER", "GROUP", "HAVING", "WHERE", "FROM") and self._stack[-1:] == ["call"]:
@@ -248,11 +248,11 @@ class _Layout:
         return not unary
 
     def _takes_space(self, before: _Piece) -> bool:
-        """Whether a parenthesis after this word is no call: `IN (`, `WITH (`, `CREATE STREAM name (`."""
+        """True if a parenthesis after this word is not a call: `IN (`, `WITH (`, `CREATE STREAM name (`."""
         return before.upper in _NO_CALLS or self._before_columns() or self._alters("SET")
 
     def _before_query(self, after: _Piece | None) -> bool:
-        """True behind CREATE PIPELINE ... AS, CREATE VIEW ... AS and ALTER PIPELINE ... AS."""
+        """True after CREATE PIPELINE ... AS, CREATE VIEW ... AS and ALTER PIPELINE ... AS."""
         words = self._words
         begun = words[:1] in (["CREATE"], ["ALTER"]) and {"PIPELINE", "VIEW"} & {*words} and not self._stack
         return bool(begun) and after is not None and after.upper in ("SELECT", "WITH")

@@ -160,7 +160,7 @@ def _lateral_view(cursor: Cursor) -> LateralView:
     outer = cursor.at("OUTER") and cursor.peek().upper != "(" and cursor.accept("OUTER")
     call = parse_expression(cursor)
     if not isinstance(call, Apply) or call.operator:
-        cursor.refuse("LATERAL VIEW of something else than a generator", "Use explode(...).", call.at)
+        cursor.refuse("LATERAL VIEW of a function that is not a generator", "Use explode(...).", call.at)
     alias = cursor.name("a name for the view")
     columns: list[str] = []
     if cursor.accept("AS") or _names_follow(cursor):

@@ -80,7 +80,7 @@ class StreamOutlet:
 
 @dataclass(frozen=True, slots=True)
 class Outlets:
-    """What stands after the INTO of a pipeline: the names of sinks, streams, and SPARK READER."""
+    """The targets after the INTO of a pipeline: the names of sinks, streams, and SPARK READER."""
 
     sinks: tuple[str, ...]
     spans: tuple[Span, ...]
@@ -104,7 +104,7 @@ class CreatePipeline(Statement):
     """CREATE PIPELINE name INTO outlets [WITH (options)] AS query [EMIT CHANGES | EMIT ON CLOSE].
 
     An outlet is the name of a sink, STREAM and the name of a stream, or SPARK READER: `sinks`, `streams` and `reader`,
-    which is where the latter stands. `into` is where all of them stand. `emit` is None without an EMIT clause.
+    which is the position of SPARK READER. `into` is the position of all of them. `emit` is None without an EMIT clause.
     """
 
     name: str

@@ -16,7 +16,7 @@ from headrace.sql.parse.watermarks import parse_watermark
 
 @dataclass(slots=True)
 class DeclaredColumns:
-    """What stands between the parentheses. The dictionaries are by index: expressions of computed columns, lengths of
+    """The columns between the parentheses. The dictionaries are by index: expressions of computed columns, lengths of
     CHAR columns, and keys of metadata columns with their place. `watermark` is its column and the delay."""
 
     fields: list[Field] = field(default_factory=list)

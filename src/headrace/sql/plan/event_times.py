@@ -1,7 +1,7 @@
 """Which output columns of a plan are an event time: of these, the watermark of the stream below says what is to come.
 
 A stream that a pipeline feeds inherits its event time from such a column, and its watermark follows that of the stream
-that the pipeline reads. So its windows close although the pipeline's filter lets nothing through.
+that the pipeline reads. So its windows close even if the pipeline's filter lets nothing through.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class FieldOf(Expr):
 
 @dataclass(frozen=True, slots=True)
 class LambdaVariable(Expr):
-    """A parameter of a lambda, inside of it. `text` is its DuckDB SQL. Equality ignores the user's name of it."""
+    """A parameter of a lambda, inside the lambda. `text` is its DuckDB SQL. Equality ignores the user's name of it."""
 
     text: str
     name: str = field(compare=False)

@@ -240,10 +240,12 @@ class PhysicalSink(_Unary):
 @dataclass(frozen=True)
 class PhysicalCommit(Physical):
     """Commits an epoch to all sinks of the pipeline, on the driver. It first waits for the epoch's barrier from every
-    task, and from every lane when the pipeline has state."""
+    task, and from every lane when the pipeline has state. With `of_batch` it commits a batch of the dedicated query
+    instead, and waits only for that."""
 
     sources: tuple[Physical, ...]
     in_lanes: bool
+    of_batch: bool = False
 
     @property
     def inputs(self) -> tuple[Physical, ...]:
@@ -254,6 +256,8 @@ class PhysicalCommit(Physical):
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
+        if self.of_batch:
+            return (("waits_for", "a batch of the query"),)
         return (("waits_for", "all tasks and lanes" if self.in_lanes else "all tasks"),)
 
 

@@ -159,7 +159,7 @@ def _check_rank(
         if any(not 0 <= key < len(aggregate.keys) for key in keys) or any(
             isinstance(part, FieldOf) and not _is_window(aggregate, _key_of(part), window) for part in call.partition
         ):
-            refuse("a rank that is partitioned by something else than group keys", "Use keys of GROUP BY.")
+            refuse("a rank that is not partitioned by group keys", "Use keys of GROUP BY.")
         named = {part.name for part in call.partition if isinstance(part, ColumnRef)}
         if window.window.kind == "cumulate" and "window_end" not in named:
             refuse("a rank over several windows", "CUMULATE has windows with one start: PARTITION BY window_end, too.")

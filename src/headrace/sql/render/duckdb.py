@@ -1,7 +1,7 @@
 """Turns typed expressions into DuckDB SQL.
 
 DuckDB evaluates all operands on all rows, but a CASE branch only on the rows that reach it. Spark evaluates operands
-one by one, and stops at one that decides the result. So an operand that may fail stands inside of a CASE: rows on which
+one by one, and stops at one that decides the result. So an operand that may fail is inside a CASE: rows on which
 Spark does not evaluate it never reach it. DuckDB may also reorder the parts of a conjunction; then a CASE keeps their
 order. Expressions that cannot fail are written without any of this.
 """

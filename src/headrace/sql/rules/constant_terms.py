@@ -1,6 +1,6 @@
 """Sums and products of whole numbers with constants, in the order in which Spark computes them.
 
-Spark's optimizer flattens `1 + i + 2` to `i + 3`, also through try_add: the outermost operator decides whether an
+Spark's optimizer flattens `1 + i + 2` to `i + 3`, even through try_add: the outermost operator decides whether an
 overflow is an error. So `i + -1 + 1` never overflows, and `try_add(i + j, 1)` is NULL where `i + j` overflows.
 """
 

@@ -139,7 +139,7 @@ def _alike(expr: Expr) -> Expr:
 
 
 def _is_null_for_duckdb(expr: Call) -> bool:
-    """True if DuckDB's optimizer knows that the call is NULL, so that it drops what stands beside it. The planner must
+    """True if DuckDB's optimizer knows that the call is NULL, so that it drops the operands beside it. The planner must
     know it, too: `headrace.sql.render.duckdb` keeps the operands that Spark evaluates beside a literal NULL."""
     if expr.name in ("try_divide", "try_mod"):  # Spark does not evaluate the dividend
         divisor = expr.args[1]
@@ -246,7 +246,7 @@ def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
         raw = evaluate(f"({text}) IS NULL" if nested else text, ctx.meaning.time_zone)
     except duckdb.Error as problem:
         return FailingConstant(expr.type, expr, said(problem), at=expr.at)
-    if nested:  # DuckDB drops what stands beside a NULL, so it must be known
+    if nested:  # DuckDB drops the operands beside a NULL, so it must be known
         return Literal(expr.type, None, at=expr.at) if raw else expr
     value = _from_wire(expr, raw)
     return expr if value is NotImplemented else Literal(expr.type, value, at=expr.at)

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from headrace.exec.kernels.date_patterns import write
 from headrace.exec.kernels.dates import Int64s, RowFlags, add_months, civil, days_of, exists, month_length
 from headrace.exec.kernels.kernel import ArrowColumn, Kernel, KernelError
 from headrace.exec.kernels.pattern_reading import read
-from headrace.exec.kernels.patterns import write
 from headrace.exec.kernels.time_texts import parse_dates, parse_moments
 from headrace.exec.kernels.zones import DAY, SECOND, UnknownZone, Zone, zone
 
