@@ -95,7 +95,12 @@ def test_memory_keeps_the_newest_row_however_large_it_is() -> None:
 def test_memory_decodes_only_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     task, sink = memory(max_rows="4")
     decoded: list[bytes] = []
-    monkeypatch.setattr(memory_sink, "unpack", lambda data: decoded.append(data) or unpack(data))
+
+    def noted(data: bytes) -> pa.Table:
+        decoded.append(data)
+        return unpack(data)
+
+    monkeypatch.setattr(memory_sink, "unpack", noted)
     for epoch in range(10):
         sink.commit(key(epoch), [task.stage(rows(epoch, -epoch, 0), key(epoch))])
     assert not decoded

@@ -47,7 +47,7 @@ def pack(table: pa.Table) -> bytes:
     Arrow's writer 9.5 µs, and an epoch packs the output of hundreds of lanes. Only the writer knows dictionaries.
     """
     rows, schema = _ROWS.pack(table.num_rows), table.schema
-    if not any([kind.num_fields or pa.types.is_dictionary(kind) for kind in schema.types]):
+    if not any(kind.num_fields or pa.types.is_dictionary(kind) for kind in schema.types):
         return b"".join([rows, schema.serialize(), *[batch.serialize() for batch in table.to_batches()]])
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, schema) as writer:
