@@ -56,17 +56,9 @@ def _merge_receipts(settings: MemorySettings, staged: list[Staged]) -> list[Stag
     return joined(staged, lambda rows: _newest(rows, settings.max_rows))
 
 
-@dataclass(slots=True)
-class _PackedRows:
-    """The newest `rows` rows of a receipt. They take `size` bytes, or at most so many if that is not `exact`."""
-
-    data: bytes
-    rows: int
-    size: int
-    exact: bool = False
-
-    def table(self) -> pa.Table:
-        return _unpacked(self.data, self.rows)
+# The newest rows of a receipt: its bytes, how many rows of it are kept, the bytes that they take, and whether that is
+# exact or a bound. A plain tuple of such values is not walked by Python's garbage collector, and a sink keeps many.
+PackedRows = tuple[bytes, int, int, bool]
 
 
 def _unpacked(data: bytes, rows: int) -> pa.Table:
@@ -89,7 +81,7 @@ class MemorySink(InProcessSink):
         super().__init__()
         self._max_rows, self._max_bytes = settings.max_rows, settings.max_bytes
         self._schema = output.arrow
-        self._kept: deque[_PackedRows] = deque()
+        self._kept: deque[PackedRows] = deque()
         self._held = self._bytes = 0
         self._lock = Lock()
 
@@ -103,7 +95,7 @@ class MemorySink(InProcessSink):
                 if rows:
                     self._held += rows
                     self._bytes += len(data)
-                    self._kept.append(_PackedRows(data, rows, len(data)))
+                    self._kept.append((data, rows, len(data), False))
             while self._held > self._max_rows:
                 self._drop_oldest(self._held - self._max_rows)
             if self._bytes > self._max_bytes:
@@ -113,47 +105,46 @@ class MemorySink(InProcessSink):
 
     def _drop_oldest(self, excess: int) -> None:
         """Drop at most `excess` rows, all of the oldest receipt."""
-        oldest = self._kept[0]
-        if oldest.rows <= excess:
-            self._held -= oldest.rows
-            self._bytes -= oldest.size
-            self._kept.popleft()
+        data, rows, size, _ = self._kept.popleft()
+        if rows <= excess:
+            self._held -= rows
+            self._bytes -= size
         else:
             self._held -= excess
-            oldest.rows -= excess
-            oldest.exact = False
+            self._kept.appendleft((data, rows - excess, size, False))
 
     def _measure(self) -> None:
         """Replace bounds by sizes. Only the oldest receipt, of which rows were dropped, and the newest have bounds."""
-        for rows in (self._kept, reversed(self._kept)):
-            for one in rows:
-                if one.exact:
+        for places in (range(len(self._kept)), range(-1, -len(self._kept) - 1, -1)):
+            for i in places:
+                data, rows, bound, exact = self._kept[i]
+                if exact:
                     break
-                size = one.table().nbytes
-                self._bytes += size - one.size
-                one.size, one.exact = size, True
+                size = _unpacked(data, rows).nbytes
+                self._bytes += size - bound
+                self._kept[i] = (data, rows, size, True)
 
     def _fit_bytes(self) -> None:
+        """Drop the oldest rows until the others fit. All sizes are exact."""
         while self._bytes > self._max_bytes:
-            oldest = self._kept[0]
-            room = self._max_bytes - (self._bytes - oldest.size)
-            kept = newest_within(oldest.table(), room)
-            if kept.nbytes > room and len(self._kept) > 1:  # the last row of the oldest receipt does not fit
+            data, rows, size, _ = self._kept.popleft()
+            room = self._max_bytes - (self._bytes - size)
+            kept = newest_within(_unpacked(data, rows), room)
+            if kept.nbytes > room and self._kept:  # the last row of the oldest receipt does not fit
                 kept = kept.slice(1)
-            size = kept.nbytes if kept.num_rows else 0
-            self._held -= oldest.rows - kept.num_rows
-            self._bytes -= oldest.size - size
-            oldest.rows, oldest.size = kept.num_rows, size
-            if not oldest.rows:
-                self._kept.popleft()
-            elif size > room:  # the newest row stays, however large it is
-                return
+            left = kept.nbytes if kept.num_rows else 0
+            self._held -= rows - kept.num_rows
+            self._bytes -= size - left
+            if kept.num_rows:
+                self._kept.appendleft((data, kept.num_rows, left, True))
+                if left > room:  # the newest row stays, however large it is
+                    return
 
     def read(self) -> pa.Table:
         """All rows that the sink keeps, in the order in which their epochs were committed."""
         with self._lock:
-            kept = [(one.data, one.rows) for one in self._kept]
-        tables = [_unpacked(data, rows).cast(self._schema) for data, rows in kept]
+            kept = list(self._kept)
+        tables = [_unpacked(data, rows).cast(self._schema) for data, rows, _, _ in kept]
         return pa.concat_tables([self._schema.empty_table(), *tables])
 
     def close(self) -> None:
