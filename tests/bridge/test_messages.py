@@ -24,11 +24,10 @@ from headrace.bridge.messages import (
     in_order,
     to_batch,
 )
-from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, PlannedEpoch, TaskReport
+from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, PlannedEpoch, PoolReport, TaskReport
 from headrace.control.signals import KINDS, Barrier
 from headrace.errors import InternalError
 from headrace.model.schema import parse_type
-from headrace.model.status import Traffic
 from headrace.sinks.sink_kind import Staged
 from headrace.sources.badfiles import BadRange
 from headrace.sources.extent import Stamp
@@ -80,7 +79,7 @@ def test_a_watermark_message_comes_back_as_it_was_sent(sent: LaneEpoch) -> None:
 
 
 _BARRIERS = st.builds(Barrier, st.sampled_from([k.name for k in KINDS.values() if k.form == "barrier"]), _INT)
-_TRAFFIC = st.builds(Traffic, *[_INT] * 6)
+_TRAFFIC = st.tuples(*[_INT] * 6)
 _COUNTS = st.builds(PipelineCounts, _INT, _INT, _INT, st.none() | st.floats(0, 1e9), _TRAFFIC)
 _BAD = st.builds(BadRange, st.text(), _INT, _INT, st.text(), st.text(), st.none() | st.builds(Stamp, *[_INT] * 4))
 
@@ -106,13 +105,6 @@ _MESSAGES: list[st.SearchStrategy[Any]] = [
     st.builds(LaneEnd, st.booleans(), st.booleans(), st.booleans()),
     st.builds(Failure, _INT, st.text(), st.none() | st.text()),
     st.builds(
-        LaneReport,
-        **dict.fromkeys(("instance", "bucket", "late", "closed", "rows", "bytes", "groups"), _INT),
-        barrier=_BARRIERS,
-        received=_TRAFFIC,
-        ms=st.floats(0, 1e9),
-    ),
-    st.builds(
         TaskReport,
         **dict.fromkeys(("task", "plan", "rows", "bytes", "values", "rejected", "nulled", "future"), _INT),
         planned=_PLANNED,
@@ -131,6 +123,21 @@ _MESSAGES: list[st.SearchStrategy[Any]] = [
 @given(st.one_of(_MESSAGES))
 def test_a_message_comes_back_as_it_was_sent(sent: Any) -> None:
     assert decode(type(sent), encode(sent)) == sent
+
+
+@given(_INT, _BARRIERS, st.data())
+def test_the_reports_of_a_pool_come_back_as_they_were_sent(bucket: int, barrier: Barrier, data: st.DataObject) -> None:
+    counts = dict.fromkeys(("instance", "late", "closed", "rows", "bytes", "groups"), _INT)
+    report = st.builds(
+        LaneReport,
+        **counts,
+        bucket=st.just(bucket),
+        barrier=st.just(barrier),
+        received=_TRAFFIC,
+        ms=st.floats(0, 1e9),
+    )
+    sent = data.draw(st.lists(report, min_size=1, max_size=4))
+    assert list(decode(PoolReport, encode(PoolReport.of(sent))).each()) == sent
 
 
 @given(st.builds(Receipt, st.integers(1, 2**62), st.text(), st.builds(Staged, _INT, st.text(), st.binary())))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -77,12 +76,8 @@ class Epochs:
             failure = decode(Failure, row.payload)
             self.failures[failure.instance] = failure.reason
         else:
-            found: list[Any] = (
-                list(decode(PoolReport, row.payload).each())
-                if row.instance == POOL
-                else [decode(LaneReport, row.payload)]
-            )
-            self.reports |= {(r.instance, r.bucket): replace(r, ms=0.0, bytes=0) for r in found}
+            found = decode(PoolReport, row.payload).each()
+            self.reports |= {(r.instance, r.bucket): r._replace(ms=0.0, bytes=0) for r in found}
 
     def sorted(self) -> dict[int, list[str]]:
         return {instance: sorted(rows) for instance, rows in self.rows.items()}

@@ -14,7 +14,9 @@ from headrace.errors import EpochMismatch
 from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, TIMESTAMP, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
+from headrace.sinks import memory as memory_sink
 from headrace.sinks.console import CONSOLE, ConsoleSink, ConsoleTask
+from headrace.sinks.in_process import unpack
 from headrace.sinks.memory import MEMORY, MemorySink, MemoryTask
 
 OUTPUT = Schema((Field("x", BIGINT),))
@@ -66,6 +68,44 @@ def test_memory_drops_the_oldest_rows() -> None:
     assert sink.read().column("x").to_pylist() == [2, 3, 4]
     assert sink.commit(key(2), [task.stage(rows(*range(100)), key(2))]) == 100
     assert sink.read().column("x").to_pylist() == [97, 98, 99]
+
+
+def test_memory_keeps_as_many_of_the_newest_rows_as_fit_into_its_bytes() -> None:
+    task, sink = memory(max_bytes="80")  # ten rows, although each receipt takes hundreds of bytes
+    for epoch in range(5):
+        sink.commit(key(epoch), [task.stage(rows(3 * epoch, 3 * epoch + 1, 3 * epoch + 2), key(epoch))])
+        newest = range(3 * epoch + 3)[-10:]
+        assert sink.read().column("x").to_pylist() == list(newest)
+
+
+def test_memory_keeps_as_many_bytes_after_rows_of_a_receipt_were_dropped() -> None:
+    task, sink = memory(max_bytes="80", max_rows="8")
+    for epoch in range(4):
+        sink.commit(key(epoch), [task.stage(rows(*range(6 * epoch, 6 * epoch + 6)), key(epoch))])
+        assert sink.read().column("x").to_pylist() == list(range(6 * epoch + 6)[-8:])
+
+
+def test_memory_keeps_the_newest_row_however_large_it_is() -> None:
+    task, sink = memory(max_bytes="4")
+    for epoch in range(3):
+        sink.commit(key(epoch), [task.stage(rows(epoch, epoch + 1), key(epoch))])
+        assert sink.read().column("x").to_pylist() == [epoch + 1]
+
+
+def test_memory_decodes_only_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, sink = memory(max_rows="4")
+    decoded: list[bytes] = []
+
+    def noted(data: bytes) -> pa.Table:
+        decoded.append(data)
+        return unpack(data)
+
+    monkeypatch.setattr(memory_sink, "unpack", noted)
+    for epoch in range(10):
+        sink.commit(key(epoch), [task.stage(rows(epoch, -epoch, 0), key(epoch))])
+    assert not decoded
+    assert sink.read().column("x").to_pylist() == [0, 9, -9, 0]
+    assert len(decoded) == 2
 
 
 def test_a_task_sends_no_more_than_the_sink_can_hold() -> None:

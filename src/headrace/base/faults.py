@@ -34,6 +34,11 @@ def fault_chosen(name: str) -> bool:
     return _hits[name] == int(visit or "1")
 
 
+def crashes_listed() -> bool:
+    """True if HEADRACE_CRASH is set. A caller with hundreds of pipelines asks once, before it calls `crash_point`."""
+    return bool(os.environ.get("HEADRACE_CRASH"))
+
+
 def crash_point(pipeline: str) -> None:
     """Kill this worker process, as a crash in native code would, if the file that HEADRACE_CRASH names lists `pipeline`
     on a line. With "/for ever" after the name, the worker hangs instead."""

@@ -58,7 +58,7 @@ def unpack(message: bytes) -> Iterator[PackEntry]:
     if magic != _MAGIC or at > len(message):
         raise InternalError(f"{len(message)} bytes are not a pack of events")
     for lane, start, end, rows, size in _ENTRY.iter_unpack(message[_COUNT.size : at]):
-        yield PackEntry(lane=lane, start=start, end=end, rows=rows, payload=message[at : at + size])
+        yield PackEntry._make((lane, start, end, rows, message[at : at + size]))
         at += size
     if at != len(message):
         raise InternalError(f"a pack of events has {len(message)} bytes instead of {at}")

@@ -20,6 +20,8 @@ from headrace.model.schema import DataType, parse_type
 T = TypeVar("T")
 _KEY = "stored"
 _SIMPLE = frozenset((int, str, float, bool))
+FieldReaders = tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]
+_readers_of: dict[type, FieldReaders] = {}  # dataclasses that were written before
 
 
 def dump(value: object) -> str:
@@ -35,14 +37,18 @@ def load(kind: type[T], text: str | bytes) -> T:
 def _plain(value: Any) -> Any:
     if value is None or type(value) in _SIMPLE:
         return value
-    if isinstance(value, DataType):
-        return value.ddl
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        keys, read = _readers(type(value))
+    readers = _readers_of.get(type(value))
+    if readers is not None:
+        keys, read = readers
         return {
             key: one if one is None or type(one) in _SIMPLE else _plain(one)
             for key, one in zip(keys, read(value), strict=True)
         }
+    if isinstance(value, DataType):
+        return value.ddl
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        _readers_of[type(value)] = _readers(type(value))
+        return _plain(value)
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple | list):
@@ -64,8 +70,7 @@ def _names(kind: Any) -> dict[str, str]:
     return {f.metadata.get(_KEY, f.name): f.name for f in dataclasses.fields(kind)}
 
 
-@cache
-def _readers(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+def _readers(kind: Any) -> FieldReaders:
     """The keys of a dataclass, and a function that reads all its fields in one call. The commit of every epoch stores
     some hundred counters."""
     names = _names(kind)

@@ -194,10 +194,8 @@ class PipelineDef:
     def outlets(self) -> tuple[tuple[SinkDef, Schema], ...]:
         """Every sink it writes to, with the columns written there. The sinks of its output come first."""
         output = self.program.output
-        found = [(sink, output) for sink in self.sinks]
-        if self.late is not None:
-            found.append((self.late.sink, _columns(self.late.outputs)))
-        return tuple(found)
+        found = tuple([(sink, output) for sink in self.sinks])
+        return found if self.late is None else (*found, (self.late.sink, _columns(self.late.outputs)))
 
     @property
     def run(self) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.base.arrays import Ints
-from headrace.bridge.buckets import NULL_HASH, Hashes, column_hashes
+from headrace.bridge.buckets import NULL_HASH, Hashes, column_hashes, mix64
 from headrace.bridge.kernels import folds as k
 from headrace.exec import duck
 from headrace.model.program import Meaning, Window
@@ -43,6 +43,9 @@ class KeyCodes:
         filled = indices.fill_null(self.known) if self.nullable else indices
         self.codes: Ints = filled.to_numpy(zero_copy_only=False).astype(np.int64)
         self._hashes: Hashes | None = None
+        self._texts: tuple[Ints, Ints, Bits] | None = None
+        self._numbers: Ints | None = None
+        self._buckets: dict[int, Ints] = {}
 
     def hashes(self) -> Hashes:
         """The hash of each code, for the bucket."""
@@ -50,8 +53,23 @@ class KeyCodes:
             self._hashes = np.append(column_hashes(self._values), NULL_HASH)
         return self._hashes
 
-    def texts(self) -> tuple[Ints, Bits]:
-        """The offsets of the texts, and their bytes."""
+    def buckets(self, count: int) -> Ints:
+        """The bucket of each code among `count`, if this is the only key that is hashed."""
+        found = self._buckets.get(count)
+        if found is None:
+            mixed = mix64(self.hashes())
+            found = self._buckets[count] = (mixed % np.uint64(count)).astype(np.int64)
+        return found
+
+    def texts(self) -> tuple[Ints, Ints, Bits]:
+        """The offsets of the texts, the length of the text of each code (0 for NULL), and the bytes of all texts.
+        Computed once for all passes, as are the numbers."""
+        if self._texts is None:
+            offsets, data = self._stored_texts()
+            self._texts = offsets, np.append(np.diff(offsets), 0), data
+        return self._texts
+
+    def _stored_texts(self) -> tuple[Ints, Bits]:
         buffers: list[Any] = self._values.buffers()
         first = self._values.offset
         if not self.known or buffers[2] is None:
@@ -61,7 +79,9 @@ class KeyCodes:
 
     def numbers(self) -> Ints:
         """The value of each code as a whole number; 0 for NULL."""
-        return np.append(_integers(self._values), 0)
+        if self._numbers is None:
+            self._numbers = np.append(_integers(self._values), 0)
+        return self._numbers
 
 
 class EventTimes(NamedTuple):

@@ -66,9 +66,13 @@ class FoldGroups:
         self.bounds, self.pieces = self._pieces(buckets[: self.open], rule.windowed)
 
     def _buckets(self, codes: Ints, rule: CutRule) -> Ints:
-        hashed = np.zeros(codes.shape[1], np.uint64)
         if rule.buckets == 1 or not rule.hashed:
-            return hashed.astype(np.int64)
+            return np.zeros(codes.shape[1], np.int64)
+        if len(rule.hashed) == 1:
+            (only,) = rule.hashed
+            found: Ints = self.keys[only].buckets(rule.buckets)[codes[only]]
+            return found
+        hashed = np.zeros(codes.shape[1], np.uint64)
         with np.errstate(over="ignore"):
             for i in rule.hashed:
                 hashed = mix64(hashed ^ self.keys[i].hashes()[codes[i]])
@@ -185,8 +189,8 @@ class _ShareWriter:
                 self.valid[i] = codes < key.known
             self.texts.append((listed, key.known))
             if declared.text:
-                found, texts = key.texts()
-                self.lengths[i] = np.append(np.diff(found), 0)[codes]
+                found, lengths, texts = key.texts()
+                self.lengths[i] = lengths[codes]
                 offsets.append(found + held)
                 data.append(texts)
                 listed, held = listed + len(found), held + len(texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from headrace.base.faults import fault_chosen
 from headrace.bridge.messages import (
@@ -17,14 +18,28 @@ from headrace.bridge.messages import (
     encode,
 )
 from headrace.bridge.packs import PACK_BYTES, PackEntry, packs
-from headrace.bridge.reports import Failure, TaskReport
+from headrace.bridge.reports import Failure, TaskReport, TrafficCounts
 from headrace.bridge.spark_rows import RowsForSpark
 from headrace.model.codec import dump
 from headrace.model.definitions import PipelineDef
 from headrace.model.plan_version import PlanVersion
-from headrace.model.status import Traffic
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.sink_kind import Staged
+
+
+@dataclass(slots=True)
+class SentCounts:
+    """The messages of a task to the lanes of one instance. Each lane in `lanes` got a watermark and a barrier."""
+
+    batches: int = 0
+    rows: int = 0
+    lanes: int = 0
+    ends: int = 0
+    dropped: int = 0
+
+    @property
+    def traffic(self) -> TrafficCounts:
+        return self.batches, self.rows, self.lanes, self.lanes, self.ends, self.dropped
 
 
 class Outbox:
@@ -34,7 +49,7 @@ class Outbox:
     def __init__(self, given: TaskInput) -> None:
         self.given = given
         self.seq = 0
-        self.sent: dict[int, Traffic] = defaultdict(Traffic)
+        self.sent: dict[int, SentCounts] = defaultdict(SentCounts)
         self._events: dict[int, list[PackEntry]] = defaultdict(list)  # of pools, by bucket
         self._sizes: dict[int, int] = defaultdict(int)
         self._ends: list[tuple[PooledEnd, int]] = []  # with the number of buckets
@@ -81,7 +96,9 @@ class Outbox:
         not in the plan. Those to a pool are sent for all its lanes by `pools`."""
         count = pipeline.buckets
         ends = end is not None and self.given.task == 0
-        self.sent[pipeline.instance] += Traffic(watermarks=count, barriers=count, ends=count if ends else 0)
+        sent = self.sent[pipeline.instance]
+        sent.lanes += count
+        sent.ends += count if ends else 0
         if not pipeline.pooled:
             return self._watermarks(pipeline, end, max_time)
         if end is not None and ends:

@@ -21,7 +21,6 @@ from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.packing import NO_RECORD
 from headrace.model.definitions import PipelineDef
-from headrace.model.status import Traffic
 from headrace.model.stream_options import stream_settings
 from headrace.ring0.batch import no_rows
 from headrace.ring0.decode import Batch, Decoder
@@ -194,11 +193,13 @@ class _Task:
             for bucket, entry in runner.finish(self.max_rows):
                 messages += self.outbox.events(pipeline, bucket, entry)
                 batches, rows = batches + 1, rows + entry.rows
-            self.outbox.sent[pipeline.instance] += Traffic(batches=batches, rows=rows)
+            sent = self.outbox.sent[pipeline.instance]
+            sent.batches += batches
+            sent.rows += rows
         except Exception as problem:  # the pipeline's own failure must not stop the others
             self.passes.fail(pipeline.instance, problem)
         if runner.late:
-            self.outbox.sent[pipeline.instance] += Traffic(dropped=runner.late)
+            self.outbox.sent[pipeline.instance].dropped += runner.late
         return messages
 
     def _staged(self, runner: Runner) -> list[Row]:
@@ -252,7 +253,7 @@ class _Task:
 
     def _counts(self, instance: int) -> PipelineCounts:
         runner = self.passes.runners.get(instance)
-        sent = self.outbox.sent.get(instance, Traffic())
+        sent = self.outbox.sent[instance].traffic
         if runner is None:
             return PipelineCounts(instance, late=0, bad=0, ms=None, sent=sent)
         return PipelineCounts(instance, runner.late, runner.bad, ms=round(runner.seconds * 1000, 3), sent=sent)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from headrace.base.faults import crash_point
+from headrace.base.faults import crash_point, crashes_listed
 from headrace.bridge.alignment import align_tasks
 from headrace.bridge.messages import (
     POOL,
@@ -28,7 +28,7 @@ from headrace.bridge.messages import (
     encode,
 )
 from headrace.bridge.packs import PackEntry, unpack
-from headrace.bridge.reports import Failure, LaneReport, PoolReport
+from headrace.bridge.reports import Failure, LaneReport, PoolReport, TrafficCounts
 from headrace.bridge.rows import decode_rows
 from headrace.bridge.spark_rows import stage_rows
 from headrace.control.signals import Barrier
@@ -37,7 +37,6 @@ from headrace.exec.aggregates import schema_of
 from headrace.exec.failures import failure_text
 from headrace.model.codec import load
 from headrace.model.definitions import PipelineDef
-from headrace.model.status import Traffic
 from headrace.ring1.lane import advance
 from headrace.ring1.lane_state import NOTHING, LaneStep, Outcome, Store
 from headrace.ring1.log_pool import LogStep, begin, close
@@ -52,27 +51,38 @@ Answer = list[tuple[MessageKind, bytes]]
 Done = tuple[Answer, LaneReport, bool]  # the answer to the driver, and whether the pipeline has failed
 
 
-@dataclass(frozen=True, slots=True)
-class LaneInput:
-    """The input of one lane in one epoch, after every task has delivered its barrier.
+class LaneEpochFacts(NamedTuple):
+    """What all lanes of a bucket have in common in one epoch, after every task has delivered its barrier."""
+
+    bucket: int
+    checkpoint: str
+    epoch: int
+    barrier: Barrier
+    tasks: int
+    staging: str
+
+
+class LaneInput(NamedTuple):
+    """The input of one lane in one epoch.
 
     `pipeline` is the instance that has the lane now. It reports to the driver under its own number, even in a lane that
     it took over from the pipeline it replaced.
     """
 
     pipeline: PipelineDef
-    bucket: int
-    key: SinkKey
-    barrier: Barrier
+    facts: LaneEpochFacts
     watermark: int | None
-    tasks: int
-    events: list[PackEntry] = field(default_factory=list)
-    ends: list[LaneEnd] = field(default_factory=list)
-    staging: str = ""
+    events: Sequence[PackEntry] = ()
+    ends: Sequence[LaneEnd] = ()
 
-    def received(self, rows: int) -> Traffic:
+    @property
+    def key(self) -> SinkKey:
+        return SinkKey(self.facts.checkpoint, self.pipeline.instance, self.facts.epoch)
+
+    def received(self, rows: int) -> TrafficCounts:
         """The messages that arrived, with `rows` partial aggregates in them."""
-        return Traffic(len(self.events), rows, watermarks=self.tasks, barriers=self.tasks, ends=len(self.ends))
+        tasks = self.facts.tasks  # each has sent a watermark and a barrier
+        return len(self.events), rows, tasks, tasks, len(self.ends), 0
 
     def step(self, events: pa.Table) -> LaneStep:
         """The lane's next step with these partial aggregates."""
@@ -94,18 +104,14 @@ def run_lane(lane: int, bucket: int, messages: list[Row], store: Store, raised: 
     epochs = _epochs(messages)
     barrier = align_tasks(f"lane {lane}/{bucket}", epochs, messages)
     given = LaneInput(
-        pipeline=_pipeline(epochs[0].program),
-        bucket=bucket,
-        key=SinkKey(epochs[0].checkpoint, _pipeline(epochs[0].program).instance, epochs[0].epoch),
-        barrier=barrier,
-        watermark=watermark_after(epochs),
-        tasks=len(epochs),
+        _pipeline(epochs[0].program),
+        _facts(bucket, barrier, epochs),
+        watermark_after(epochs),
         events=[PackEntry(lane, 0, end=0, rows=0, payload=m.payload) for m in messages if m.kind == MessageKind.EVENTS],
         ends=[decode(LaneEnd, m.payload) for m in messages if m.kind == MessageKind.EOF],
-        staging=epochs[0].staging,
     )
     answer, report, _ = _run(given, store, raised)
-    answer.append((MessageKind.REPORT, encode(report)))
+    answer.append((MessageKind.REPORT, encode(PoolReport.of([report]))))
     return _rows(given.pipeline.instance, bucket, answer)
 
 
@@ -117,11 +123,12 @@ def run_pool(bucket: int, messages: list[Row], store: Store, raised: Raised) -> 
     together: list[tuple[LaneInput, LogStep, float]] = []
     waiting = 0
     done: list[tuple[LaneInput, Done]] = []
+    crashes = crashes_listed()
     for given in inputs:
         lane = pool.lane(given.pipeline.lane)
         began = time.perf_counter()
         try:
-            step = _begin(given, lane)
+            step = _begin(given, lane, crashes)
         except raised:
             raise
         except Exception as problem:  # the pipeline's own failure must not stop the others
@@ -149,11 +156,12 @@ def run_pool(bucket: int, messages: list[Row], store: Store, raised: Raised) -> 
     return rows
 
 
-def _begin(given: LaneInput, store: Store) -> LogStep | None:
+def _begin(given: LaneInput, store: Store, crashes: bool) -> LogStep | None:
     """Let a lane append its rows, if it can run together with others."""
     if given.ends or not given.pipeline.program.logged:
         return None
-    crash_point(f"{given.pipeline.name}/state")
+    if crashes:
+        crash_point(f"{given.pipeline.name}/state")
     return begin(given.pipeline, store, given.events, given.watermark)
 
 
@@ -168,7 +176,7 @@ def _close(waiting: list[tuple[LaneInput, LogStep, float]], raised: Raised) -> I
             if isinstance(output, Exception):
                 raise output
             found = step.finish(output)
-            rows = sum(entry.rows for entry in given.events)
+            rows = sum([entry.rows for entry in given.events])
             yield given, (_staged(given, found), _report(given, rows, found, began), False)
         except raised:
             raise
@@ -180,7 +188,7 @@ def _pool_inputs(bucket: int, messages: list[Row]) -> Iterator[LaneInput]:
     """The input of each lane of a pool: of the pipelines in the plan, and of those that have left it."""
     epochs = _epochs(messages)
     barrier = align_tasks(f"pool {bucket}", epochs, messages)
-    first = epochs[0]
+    first, facts = epochs[0], _facts(bucket, barrier, epochs)
     events: dict[int, list[PackEntry]] = defaultdict(list)
     for message in (m for m in messages if m.kind == MessageKind.EVENTS):
         for entry in unpack(message.payload):
@@ -196,17 +204,8 @@ def _pool_inputs(bucket: int, messages: list[Row]) -> Iterator[LaneInput]:
     members += [(p, first.watermark) for p in left]
     for pipeline, watermark in members:
         if bucket < pipeline.buckets:
-            yield LaneInput(
-                pipeline=pipeline,
-                bucket=bucket,
-                key=SinkKey(first.checkpoint, pipeline.instance, first.epoch),
-                barrier=barrier,
-                watermark=watermark,
-                tasks=len(epochs),
-                events=events.get(pipeline.lane, []),
-                ends=ends.get(pipeline.lane, []),
-                staging=first.staging,
-            )
+            lane = pipeline.lane
+            yield LaneInput._make((pipeline, facts, watermark, events.get(lane, ()), ends.get(lane, ())))
 
 
 def _run(given: LaneInput, store: Store, raised: Raised) -> Done:
@@ -234,17 +233,9 @@ def _failed(given: LaneInput, problem: Exception, began: float) -> Done:
 
 
 def _report(given: LaneInput, rows: int, outcome: Outcome, began: float) -> LaneReport:
+    facts, ms = given.facts, round((time.perf_counter() - began) * 1000, 3)
     return LaneReport(
-        instance=given.pipeline.instance,
-        bucket=given.bucket,
-        barrier=given.barrier,
-        received=given.received(rows),
-        late=outcome.late,
-        closed=outcome.closed,
-        rows=outcome.rows,
-        bytes=outcome.bytes,
-        groups=outcome.groups,
-        ms=round((time.perf_counter() - began) * 1000, 3),
+        given.pipeline.instance, facts.bucket, facts.barrier, given.received(rows), *outcome.counts, ms=ms
     )
 
 
@@ -255,7 +246,7 @@ def _staged(given: LaneInput, outcome: Outcome) -> Answer:
         return []
     instance, lost = given.pipeline.instance, dict[str, str]()
     if given.pipeline.program.spark is not None:
-        rows = stage_rows(instance, outcome.output, given.staging)
+        rows = stage_rows(instance, outcome.output, given.facts.staging)
         return [(MessageKind.STAGED, part.encode()) for part in rows]
     staged = stage(given.pipeline.sinks, outcome.output, given.key, lost)
     return [
@@ -265,10 +256,12 @@ def _staged(given: LaneInput, outcome: Outcome) -> Answer:
 
 
 def _rows(instance: int, bucket: int, answer: Answer) -> list[Row]:
-    return [
-        Row(instance, bucket, task=0, seq=i, kind=int(kind), payload=payload)
-        for i, (kind, payload) in enumerate(answer)
-    ]
+    return [Row(instance, bucket, 0, i, int(kind), payload) for i, (kind, payload) in enumerate(answer)]
+
+
+def _facts(bucket: int, barrier: Barrier, epochs: dict[int, LaneEpoch]) -> LaneEpochFacts:
+    first = epochs[0]
+    return LaneEpochFacts(bucket, first.checkpoint, first.epoch, barrier, tasks=len(epochs), staging=first.staging)
 
 
 def _epochs(messages: list[Row]) -> dict[int, LaneEpoch]:

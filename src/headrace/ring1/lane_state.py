@@ -12,6 +12,7 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -199,8 +200,7 @@ class LaneHeader:
         flat = [known, self.watermark or 0, self.floor or 0, len(self.logs)]
         for (start, end), log in self.logs.items():
             flat += (start, end, log.next, len(log.segments))
-            for segment in log.segments:
-                flat += segment
+            flat += chain.from_iterable(log.segments)
         return _LOGS + struct.pack(f"<{len(flat)}q", *flat)
 
     @staticmethod
@@ -299,8 +299,7 @@ class LaneStep:
     max_values: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The result of a lane's epoch. `output` is None when there are no rows. `late` counts input rows that belonged
     only to windows that an end of input had closed, `closed` the windows and sessions that closed now. `rows` (partial
     aggregates) and `bytes` are the size of the state after the epoch, and `groups` the groups in it: exact, or a lower
@@ -313,6 +312,11 @@ class Outcome:
     bytes: int = 0
     groups: int = 0
 
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """All but the output."""
+        return self[1:]
+
 
 NOTHING = Outcome(None, 0, 0)
 
@@ -321,8 +325,8 @@ def outcome(
     output: pa.Table | None, late: int, closed: int, header: LaneHeader, size: StateSize | None = None
 ) -> Outcome:
     """The outcome of an epoch after which the lane has `header`, whose `size` the caller may know."""
-    rows, size = output if output is not None and output.num_rows else None, size or header.size
-    return Outcome(rows, late, closed, rows=size.rows, bytes=size.bytes, groups=size.groups)
+    found, size = output if output is not None and output.num_rows else None, size or header.size
+    return Outcome._make((found, late, closed, size.rows, size.bytes, size.groups))
 
 
 def require_group_limit(groups: int, limit: int | None) -> None:

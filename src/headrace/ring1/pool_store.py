@@ -31,6 +31,7 @@ _SPACE = struct.Struct("<qqq")  # start, end, number
 PACKS, SPACES = 0, 1  # the second part of the key of a pack, and of a large blob
 
 BlobPlace = tuple[int, int, int]  # pack, offset, size
+PlainKey = tuple[int, int, int]  # a `BlobKey`, which takes longer to make
 
 
 class PooledLane:
@@ -59,12 +60,12 @@ class PooledLane:
 
     def __init__(self, pool: PoolStore, header: bytes | None, raw: bytes, spaces: dict[tuple[int, int], int]) -> None:
         self._pool, self._header, self._raw, self._spaces = pool, header, raw, spaces
-        self._parsed: dict[BlobKey, BlobPlace] | None = None
-        self._new: dict[BlobKey, bytes] = {}
+        self._parsed: dict[PlainKey, BlobPlace] | None = None
+        self._new: dict[PlainKey, bytes] = {}
         self._held = sum([place[5] for place in _SMALL.iter_unpack(raw)]) if raw else 0
         self._fetched: set[BlobKey] = set()  # large blobs that were read
-        self.large: dict[BlobKey, bytes] = {}
-        self.gone: set[BlobKey] = set()
+        self.large: dict[PlainKey, bytes] = {}
+        self.gone: set[PlainKey] = set()
         self.freed: list[BlobPlace] = []
         self.changed = False
 
@@ -129,11 +130,11 @@ class PooledLane:
             known = LaneHeader()
         for key in list(known.blobs()):
             self.remove(key)
-        for key in [*self._new, *self._small()]:
-            self._forget(key)
+        for small in [*self._new, *self._small()]:
+            self._forget(small)
         self._header, self.large, self._spaces, self.changed = None, {}, dict(self._spaces), True
 
-    def _forget(self, key: BlobKey) -> bool:
+    def _forget(self, key: PlainKey) -> bool:
         """Forget a blob that is small, or that this epoch has written. True if there was one."""
         made = self._new.pop(key, None)
         if made is not None:
@@ -149,14 +150,15 @@ class PooledLane:
         self.freed.append(place)
         return True
 
-    def _small(self) -> dict[BlobKey, BlobPlace]:
+    def _small(self) -> dict[PlainKey, BlobPlace]:
         if self._parsed is None:
-            self._parsed = {BlobKey(s, e, p): (k, a, n) for s, e, p, k, a, n in _SMALL.iter_unpack(self._raw)}
+            self._parsed = {found[:3]: found[3:] for found in _SMALL.iter_unpack(self._raw)}
         return self._parsed
 
-    def outside(self, key: BlobKey) -> BlobKey:
+    def outside(self, key: PlainKey) -> BlobKey:
         """The key of a large blob in the store of the pool."""
-        return BlobKey(self._spaces[key.start, key.end], SPACES, key.part)
+        start, end, part = key
+        return BlobKey(self._spaces[start, end], SPACES, part)
 
     def places(self) -> list[BlobPlace]:
         """Where the small blobs are that were written in earlier epochs."""

@@ -6,8 +6,8 @@ They are the only sinks whose rows travel to the driver. A task, or a lane of Ri
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
-from functools import lru_cache
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from headrace.sinks.sink_kind import SinkKey, Staged
 
 # The most bytes of rows that one task sends, whatever `max_rows` is. One row is always sent.
 SENT_BYTES = 64 * 1024 * 1024
+_ROWS = struct.Struct("<q")
 
 
 def newest_within(table: pa.Table, most: int = SENT_BYTES) -> pa.Table:
@@ -40,28 +41,28 @@ def _within(table: pa.Table, most: int, take: Callable[[int], pa.Table]) -> pa.T
 
 
 def pack(table: pa.Table) -> bytes:
-    """Serialize `table` as an Arrow IPC stream.
+    """Serialize `table`: the number of its rows, then an Arrow IPC stream.
 
     A stream is the message of its schema and a message per batch. Joining them takes about 6 µs for a small table,
     Arrow's writer 9.5 µs, and an epoch packs the output of hundreds of lanes. Only the writer knows dictionaries.
     """
-    if not any(_has_dictionary(kind) for kind in table.schema.types):
-        return b"".join([table.schema.serialize(), *(batch.serialize() for batch in table.to_batches())])
+    rows, schema = _ROWS.pack(table.num_rows), table.schema
+    if not any(kind.num_fields or pa.types.is_dictionary(kind) for kind in schema.types):
+        return b"".join([rows, schema.serialize(), *[batch.serialize() for batch in table.to_batches()]])
     out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, table.schema) as writer:
+    with pa.ipc.new_stream(out, schema) as writer:
         writer.write_table(table)
-    return out.getvalue().to_pybytes()
+    return rows + out.getvalue().to_pybytes()
 
 
-@lru_cache(maxsize=256)
-def _has_dictionary(kind: pa.DataType) -> bool:
-    nested = (kind.field(i).type for i in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
-    return pa.types.is_dictionary(kind) or any(map(_has_dictionary, nested))
+def packed_rows(data: bytes) -> int:
+    """The number of rows in what `pack` returned. Does not decode them."""
+    return int(_ROWS.unpack_from(data)[0])
 
 
 def unpack(data: bytes) -> pa.Table:
     """The table that `pack` serialized."""
-    return pa.ipc.open_stream(data).read_all()
+    return pa.ipc.open_stream(pa.py_buffer(data).slice(_ROWS.size)).read_all()
 
 
 def joined(staged: list[Staged], cut: Callable[[pa.Table], pa.Table]) -> list[Staged]:

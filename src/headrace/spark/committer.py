@@ -146,15 +146,15 @@ class EpochCommitter:
     def _commit(self, rows: Iterable[Row], require_current: Callable[[], None], queries: QueryRunner | None) -> None:
         began = time.perf_counter()
         require_current()
-        found = self._reports(rows)
-        if found.nothing:
-            return
-        self._require_all_tasks(found)
-        self._end_probe(found)
-        before = self._progress.read()
-        epoch = EpochCommit(self.sinks, self._plans, found, before)
-        self._require_readable(found)
         with collection_paused():
+            found = self._reports(rows)
+            if found.nothing:
+                return
+            self._require_all_tasks(found)
+            self._end_probe(found)
+            before = self._progress.read()
+            epoch = EpochCommit(self.sinks, self._plans, found, before)
+            self._require_readable(found)
             epoch.check()
         quit_now = {i for i, p in epoch.members.items() if (i, p.run) in self._quit}
         epoch.leave_out(read_quarantine(self._directory), quit_now)
@@ -174,9 +174,8 @@ class EpochCommitter:
 
     def _reports(self, rows: Iterable[Row]) -> EpochReports:
         found = EpochReports()
-        with collection_paused():
-            for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
-                found.add(row)
+        for row in sorted(rows, key=lambda r: (r.instance, r.bucket, r.task, r.seq)):
+            found.add(row)
         return found
 
     def _require_all_tasks(self, found: EpochReports) -> None:

@@ -82,29 +82,40 @@ class FinishedEpoch:
                 rows_out = before.rows_out + (self.delivered[instance].rows or 0)
                 pipelines[str(instance)] = replace(before, rows_out=rows_out)
         for p in self.plan.pipelines:
-            before = pipelines.get(str(p.instance), PipelineProgress()).back(old, new.epoch)
+            name = str(p.instance)
+            before = (pipelines.get(name) or PipelineProgress()).back(old, new.epoch)
             if not self.delivered[p.instance].failure:
-                pipelines[str(p.instance)] = self._counted(p, before, old, new)
+                pipelines[name] = self._counted(p, before, old, new)
             else:  # it has nothing of this epoch. If it is started again, its gap begins here
-                pipelines.setdefault(str(p.instance), before)
+                pipelines.setdefault(name, before)
         return pipelines
 
     def _counted(self, p: PipelineDef, before: PipelineProgress, old: Progress, new: Progress) -> PipelineProgress:
         """The counters of an instance that took part in the epoch."""
-        tasks, lanes = self.found.counts.get(p.instance, []), self.found.lanes.get(p.instance, {}).values()
-        return replace(
-            before,
+        tasks, lanes = self.found.counts.get(p.instance, ()), self.found.lanes.get(p.instance, {}).values()
+        late, bad, groups, size = before.late, before.bad, 0, 0
+        for task in tasks:
+            late += task.late
+            bad += task.bad
+        for lane in lanes:
+            late += lane.late
+            groups += lane.rows
+            size += lane.bytes
+        return PipelineProgress(
             rows_out=before.rows_out + (self.delivered[p.instance].rows or 0),
-            late=before.late + sum(t.late for t in tasks) + sum(lane.late for lane in lanes),
-            bad=before.bad + sum(t.bad for t in tasks),
-            sent=sum((t.sent for t in tasks), before.sent),
-            received=sum((lane.received for lane in lanes), before.received),
-            groups=sum(lane.rows for lane in lanes),
-            bytes=sum(lane.bytes for lane in lanes),
-            rows_in=before.rows_in + new.rows - old.rows,
+            late=late,
+            bad=bad,
             epoch=new.epoch,
             seen_rows=new.rows,
             seen_bytes=new.bytes,
+            missed_rows=before.missed_rows,
+            missed_bytes=before.missed_bytes,
+            gaps=before.gaps,
+            sent=before.sent.plus([task.sent for task in tasks]),
+            received=before.received.plus([lane.received for lane in lanes]),
+            groups=groups,
+            bytes=size,
+            rows_in=before.rows_in + new.rows - old.rows,
         )
 
 

@@ -55,6 +55,7 @@ class EpochCommit:
         self._delivered: dict[int, Delivered] = {}
         self._letters = 0
         self._keys: dict[int, SinkKey] = {}
+        self._marks = {ending: EpochMark(self._watermark, ending) for ending in (False, True)}
         self.query_ms: dict[int, float] = {}  # the time that the Spark queries took
 
     def check(self) -> None:
@@ -174,7 +175,7 @@ class EpochCommit:
     def _made_key(self, instance: int) -> SinkKey:
         ending = self._found.first.ending or instance in self._closing
         # What a dropped one kept may be deleted already, so nothing is written for it.
-        mark = None if instance in self._dropped else EpochMark(self._watermark, ending)
+        mark = None if instance in self._dropped else self._marks[ending]
         return self._sinks.key(instance, self._epoch, self._digest, mark)
 
     def _verify(self) -> None:

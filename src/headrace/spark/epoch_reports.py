@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from headrace.bridge.messages import POOL, STREAM_LANE, MessageKind, Receipt, Row, decode
+from headrace.bridge.messages import STREAM_LANE, MessageKind, Receipt, Row, decode
 from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, PoolReport, TaskReport
 from headrace.bridge.spark_rows import RowsForSpark
 from headrace.control.signals import Barrier
@@ -64,15 +64,14 @@ class EpochReports:
             self.nothing = True
         elif row.instance == STREAM_LANE:
             self._add_task(decode(TaskReport, row.payload))
-        elif row.instance == POOL:
-            for lane in decode(PoolReport, row.payload).each():
-                self._add_lane(lane)
         else:
-            self._add_lane(decode(LaneReport, row.payload))
+            self._add_lanes(decode(PoolReport, row.payload))
 
-    def _add_lane(self, lane: LaneReport) -> None:
-        self.lanes[lane.instance][lane.bucket] = lane
-        self.barriers[lane.instance].append((lane.bucket, lane.barrier))
+    def _add_lanes(self, report: PoolReport) -> None:
+        bucket, arrived = report.bucket, (report.bucket, report.barrier)
+        for lane in report.each():
+            self.lanes[lane.instance][bucket] = lane
+            self.barriers[lane.instance].append(arrived)
 
     def _add_failure(self, failure: Failure) -> None:
         if failure.sink is None:
