@@ -39,8 +39,10 @@ MEANING = Meaning(time_zone=TIME_ZONE)
 FAILED = "<error>"
 TOGETHER_ONLY = "<fails only together with other rows>"
 TOGETHER = 40  # expressions in one Spark job
+# The settings of the session that decide in a task which operands are evaluated.
+IN_TASKS = ("spark.sql.subexpressionElimination.enabled", "spark.sql.codegen.wholeStage")
 # Spark evaluates parts of these before the rest, where TryEval does not catch them. They do not fail the others' job.
-EVALUATED_BEFORE = re.compile(r"\b(nullif|nullifzero|between)\b", re.IGNORECASE)
+EVALUATED_BEFORE = re.compile(r"\b(nullif|nullifzero|regexp_substr|between)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -255,6 +257,8 @@ class Spark:
         kind = parse_type(found.schema.fields[0].dataType.simpleString())
         schema = to_arrow_schema(found.schema, timezone=self.session.conf.get("spark.sql.session.timeZone"))
         batches = found._jdf.toArrowBatchRdd().toJavaRDD()
+        for name in IN_TASKS:  # tasks outside of a query do not know the session's settings
+            self.session.sparkContext.setLocalProperty(name, self.session.conf.get(name))
         values: dict[int, Any] = {}
         for partition in range(batches.getNumPartitions()):
             wanted = self.session.sparkContext._gateway.new_array(self.session._jvm.int, 1)

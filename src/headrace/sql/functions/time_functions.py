@@ -18,7 +18,7 @@ from headrace.model.schema import (
     DataType,
     Decimal,
 )
-from headrace.sql.functions.instants import at_zone, days_of, in_zone, instant_of, to_instant
+from headrace.sql.functions.instants import add_months, at_zone, days_of, in_zone, instant_of, to_instant
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Literal
 
@@ -278,7 +278,7 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("date_add", ("DATE", "INT"), DATE, "({0} + {1})", throws=True),
     Overload("date_sub", ("DATE", "INT"), DATE, "({0} - {1})", throws=True),
     Overload("datediff", ("DATE", "DATE"), INT, "CAST({0} - {1} AS INTEGER)"),
-    Overload("add_months", ("DATE", "INT"), DATE, "CAST({0} + to_months({1}) AS DATE)", throws=True),
+    Overload("add_months", ("DATE", "INT"), DATE, lambda a, k, r: add_months(a[0], a[1]), throws=True),
     Overload("last_day", ("DATE",), DATE, "last_day({0})"),
     Overload(
         "next_day",
