@@ -30,8 +30,9 @@ Known limits:
   ASCII digits.
 - A cast of BINARY that is not UTF-8 to STRING is an error. Spark would keep the bytes.
 - Date patterns are literals. Writing takes all letters of Spark but `F` and `z`, whose meaning and names depend on the
-  version of Java. Reading takes `y`, `M`, `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z` up to
-  `ZZZ`, quotes and brackets, each letter once. Of the others Spark itself reads only `G`, `O`, `V`, `z` and `ZZZZ`.
+  version of Java. Reading takes `G`, `y`, `M`, `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z`,
+  `O`, quotes and brackets, each letter once. Of the others Spark itself reads only `V` and `z`: names of time zones,
+  which depend on the version of Java, too.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
 - `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
   with it. They are refused after an aggregate.

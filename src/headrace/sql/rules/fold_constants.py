@@ -132,7 +132,22 @@ def _decided(expr: Expr) -> Expr:
         return Literal(BOOLEAN, expr.name in ("<=>", "=", "<=", ">="), at=expr.at)
     if expr.name in ("isnull", "isnotnull") and _is_never_null(expr.args[0]):
         return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
+    if expr.name in ("and", "or"):
+        decisive = expr.name == "or"
+        if any(isinstance(part, Literal) and part.value is decisive for part in _chain(expr, expr.name)):
+            return Literal(BOOLEAN, decisive, at=expr.at)
     return expr
+
+
+def _chain(expr: Expr, name: str) -> Iterator[Expr]:
+    """The operands of a chain of ANDs or ORs."""
+    open_parts = [expr]
+    while open_parts:
+        part = open_parts.pop()
+        if isinstance(part, Call) and part.name == name:
+            open_parts += part.args
+        else:
+            yield part
 
 
 def _is_compared_with_itself(expr: Call) -> bool:
@@ -240,7 +255,8 @@ def _has_no_null(expr: Expr) -> bool:
 
 
 def _logic(expr: Call) -> Expr:
-    """Three-valued logic with a literal on one side. A side that may fail is not removed."""
+    """Three-valued logic with a constant on one side. A side that may fail is not removed beside a constant that is
+    computed; `_decided` has removed it beside a literal, like Spark."""
     if expr.name == "not":
         inner = expr.args[0]
         if isinstance(inner, Literal):
