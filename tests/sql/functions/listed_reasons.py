@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.errors import HeadraceError
-from tests.sql.functions.harness import FAILED, Duck, Outcome, Spark, same
+from tests.sql.functions.harness import FAILED, NO_TEXT, Duck, Outcome, Spark, same
 from tests.sql.functions.spark_answers import RememberingSpark
 
 _OPENING, _CLOSING = "([", ")]"
@@ -33,6 +33,7 @@ class ListedReasons:
         pairs = enumerate(zip(ours.values, theirs.values, strict=True))
         different = {i for i, (a, b) in pairs if not same(ours.type, a, b)}
         rest = different - {i for i in self._evaluated_first(text) if theirs.values[i] == FAILED}
+        rest -= {i for i in rest if theirs.values[i] == NO_TEXT and ours.values[i] == FAILED}
         if _KEEPS_ZEROS.search(text):
             rest -= {i for i in rest if same("", *(without_sign(side.values[i]) for side in (ours, theirs)))}
         return not rest or rest <= self._null_index(text)

@@ -114,11 +114,14 @@ def _add(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> st
     """timestampadd. Days and longer units are those of the calendar."""
     unit, count, moment = _bare(args[0]), f"CAST({args[1]} AS BIGINT)", f"epoch_us({args[2]})"
     made, zone = ("make_timestamptz", at_zone()) if result == TIMESTAMP else ("make_timestamp", "'UTC'")
+    size = {**_STEPS, **_DAYS, **_MONTHS}[unit]
+    if size > 1:  # Spark multiplies only if there is a moment
+        count = f"CASE WHEN {args[2]} IS NOT NULL THEN {count} * {size} END"
     if unit in _MONTHS:
-        return f"{made}(hr_add_months({moment}, {count} * {_MONTHS[unit]}, {zone}))"
+        return f"{made}(hr_add_months({moment}, {count}, {zone}))"
     if unit in _DAYS:
-        return f"{made}(hr_add_days({moment}, {count} * {_DAYS[unit]}, {zone}))"
-    return f"{made}({moment} + {count} * {_STEPS[unit]})"
+        return f"{made}(hr_add_days({moment}, {count}, {zone}))"
+    return f"{made}({moment} + {count})"
 
 
 def _difference(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
