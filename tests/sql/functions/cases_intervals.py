@@ -50,6 +50,12 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
     for part in ("year", "month"):
         yield _YM, ("SMALL INT",), f"extract({part} FROM {_MONTHS})"
     yield _YM, ("SMALL INT",), f"({_MONTHS} > INTERVAL 1 YEAR)"
+    for kind in ("INT", "BIGINT"):  # also beyond the last timestamp
+        for unit in ("DAY", "WEEK", "MONTH", "YEAR"):
+            yield f"timestampadd(STRING, {kind}, TIMESTAMP)", ("TIMESTAMP", kind), f"timestampadd({unit}, b, a)"
+    yield "add_months(DATE, INT)", ("DATE", "INT"), "add_months(a, b)"
+    yield "+(DATE, INTERVAL MONTH)", ("DATE",), "add_months(a, 60000000) - INTERVAL 14 MONTHS"
+    yield "add_months(DATE, INT)", ("DATE", "SMALL INT"), "add_months(add_months(a, b * 60000), b)"
     yield _DT, ("INT",), "string(make_dt_interval(a, a))"
     yield _YM, ("INT",), "string(make_ym_interval(a, a))"
 

@@ -37,10 +37,13 @@ from headrace.state.catalog import Catalog
 TIME_ZONE = "America/New_York"
 MEANING = Meaning(time_zone=TIME_ZONE)
 FAILED = "<error>"
+NO_TEXT = "<bytes that are no UTF-8>"
 TOGETHER_ONLY = "<fails only together with other rows>"
 TOGETHER = 40  # expressions in one Spark job
+# The settings of the session that decide in a task which operands are evaluated.
+IN_TASKS = ("spark.sql.subexpressionElimination.enabled", "spark.sql.codegen.wholeStage")
 # Spark evaluates parts of these before the rest, where TryEval does not catch them. They do not fail the others' job.
-EVALUATED_BEFORE = re.compile(r"\b(nullif|nullifzero|between)\b", re.IGNORECASE)
+EVALUATED_BEFORE = re.compile(r"\b(nullif|nullifzero|regexp_substr|between)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -255,6 +258,8 @@ class Spark:
         kind = parse_type(found.schema.fields[0].dataType.simpleString())
         schema = to_arrow_schema(found.schema, timezone=self.session.conf.get("spark.sql.session.timeZone"))
         batches = found._jdf.toArrowBatchRdd().toJavaRDD()
+        for name in IN_TASKS:  # tasks outside of a query do not know the session's settings
+            self.session.sparkContext.setLocalProperty(name, self.session.conf.get(name))
         values: dict[int, Any] = {}
         for partition in range(batches.getNumPartitions()):
             wanted = self.session.sparkContext._gateway.new_array(self.session._jvm.int, 1)
@@ -303,8 +308,16 @@ def _to_spark(kind: DataType, value: Any) -> Any:
 
 def _from_spark(kind: DataType, found: Any) -> list[Any]:
     """Times as numbers; FAILED where there is not even a struct."""
-    failed, values = found.is_null().to_pylist(), found.field("v")
-    return [FAILED if f else value for value, f in zip(_numbered(values).to_pylist(), failed, strict=True)]
+    failed, values = found.is_null().to_pylist(), _numbered(found.field("v"))
+    return [FAILED if f else _value(value) for value, f in zip(values, failed, strict=True)]
+
+
+def _value(found: Any) -> Any:
+    """The value of an Arrow scalar."""
+    try:
+        return found.as_py()
+    except UnicodeDecodeError:  # Spark keeps any bytes in a string
+        return NO_TEXT
 
 
 def _numbered(values: Any) -> Any:

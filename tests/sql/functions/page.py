@@ -30,8 +30,9 @@ Known limits:
   ASCII digits.
 - A cast of BINARY that is not UTF-8 to STRING is an error. Spark would keep the bytes.
 - Date patterns are literals. Writing takes all letters of Spark but `F` and `z`, whose meaning and names depend on the
-  version of Java. Reading takes `y`, `M`, `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z` up to
-  `ZZZ`, quotes and brackets, each letter once. Of the others Spark itself reads only `G`, `O`, `V`, `z` and `ZZZZ`.
+  version of Java. Reading takes `G`, `y`, `M`, `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z`,
+  `O`, quotes and brackets, each letter once. Of the others Spark itself reads only `V` and `z`: names of time zones,
+  which depend on the version of Java, too.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
 - `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
   with it. They are refused after an aggregate.
@@ -71,15 +72,17 @@ Known limits:
 - An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
   that decides the result, and its optimizer drops operands beside a `NULL` that is written. Random expressions
   (`make fuzz-expressions`) are compared in this, too. Two differences are known. Spark evaluates the first operand
-  of `nullif` and of `BETWEEN` before all others of a row, and fails also where nothing needs its value. And Spark
-  believes that an element of an array without NULLs is never NULL. It is where the index is NULL: `a[NULL]` is NULL
-  here, while in Spark it may fail or count as any value (`ascii(array('a')[i])` is 0). `try_add` and
-  `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL. So are
+  of `nullif`, of `regexp_substr` and of `BETWEEN` before all others of a row, and fails also where nothing needs its
+  value. And Spark believes that an element of an array without NULLs is never NULL. It is where the index is NULL:
+  `a[NULL]` is NULL here, while in Spark it may fail or count as any value (`ascii(array('a')[i])` is 0). `try_add`
+  and `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL. So are
   `try_to_binary` and `hmac`. Beside a constant that is NULL without being written, as in `(1 / b) + nullif(1, 1)`,
   Spark's optimizer drops the other operands, too. Here they are evaluated, and may fail.
 - Sums and products of whole numbers have their constants last, as one number, like in Spark: `i + 1 + -1` cannot
   overflow. This reaches into `try_add` and `try_multiply`; the outermost operator decides about all of them.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.
+- The keys of `map` have no -0.0, and `sort_array` keeps the order of 0.0 and -0.0. In Spark both depend on whether it
+  compiles the expression.
 - `make_timestamp` takes seconds of up to DECIMAL(16,6). The digits of `format_number` are from 0 to 100.
 - Arrays are compared over all scalar types of elements, arrays and structs. FLOAT and DOUBLE below the first level are
   refused in `array_distinct`, `array_union`, `array_intersect`, `array_except`, `arrays_overlap` and in keys of maps.

@@ -21,7 +21,7 @@ ring 0 (in the tasks that read the stream)
     b BIGINT = multiply(c5, CAST(c0 AS BIGINT))
     c DOUBLE = (c1 / '2.0'::DOUBLE)
     d INT = (c0 % 7::INTEGER)
-    e BIGINT = (-c5)
+    e BIGINT = subtract(c5)
     f BIGINT = CAST(CAST(c0 AS BIGINT)::HUGEINT // 2::BIGINT AS BIGINT)
 
 watermark

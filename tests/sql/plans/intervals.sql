@@ -19,7 +19,7 @@ ring 0 (in the tasks that read the stream)
   outputs:
     a TIMESTAMP = (c13 + (to_microseconds(3600000000)))
     b TIMESTAMP = (c13 + (to_days(-1)))
-    c DATE = CAST(c7 + to_months(1) AS DATE)
+    c DATE = CASE WHEN year(c7) BETWEEN -200000 AND 200000 THEN CAST(c7 + to_months(1) AS DATE) ELSE (DATE '1970-01-01' + CAST(hr_date_add_months((c7 - DATE '1970-01-01'), 1) AS INTEGER)) END
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -20,7 +20,7 @@ ring 0 (in the tasks that read the stream)
     (id + 1) INT = add(c0, 1::INTEGER)
     upper(k) STRING = CASE WHEN strlen(c3) > length(c3) THEN hr_upper(c3) ELSE upper(c3) END
     n STRING = CAST(c5 AS VARCHAR)
-    (- id) INT = (-c0)
+    (- id) INT = subtract(c0)
     (NOT ok) BOOLEAN = (NOT c4)
 
 watermark

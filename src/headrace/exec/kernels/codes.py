@@ -73,7 +73,7 @@ def _similarity(left: str, right: str) -> float:
                 break
     if not matched:
         return 0.0
-    moved = sum(a != right[j] for a, j in zip(matched, sorted(places), strict=True)) // 2
+    moved = sum(a != right[j] for a, j in zip(matched, sorted(places), strict=True)) / 2
     count = float(len(matched))
     jaro = (count / len(left) + count / len(right) + (count - moved) / count) / 3.0
     prefix = 0

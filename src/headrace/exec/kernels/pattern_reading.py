@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,9 +20,10 @@ from headrace.exec.kernels.zones import DAY, SECOND
 pc: Any = pyarrow.compute
 
 # How often a letter may repeat.
-_READ = {"y": 6, "M": 4, "L": 4, "d": 2, "D": 3, "a": 1, "h": 2, "H": 2, "k": 2, "K": 2, "m": 2, "s": 2, "S": 9,
-         "X": 5, "x": 5, "Z": 3}  # fmt: skip
-_FIELD = {"L": "M", "X": "Z", "x": "Z"}
+_READ = {"G": 4, "y": 6, "M": 4, "L": 4, "d": 2, "D": 3, "a": 1, "h": 2, "H": 2, "k": 2, "K": 2, "m": 2, "s": 2, "S": 9,
+         "X": 5, "x": 5, "Z": 5, "O": 4}  # fmt: skip
+_FIELD = {"L": "M", "X": "Z", "x": "Z", "O": "Z"}
+_ERAS = {3: "AD|BC", 4: "Anno Domini|Before Christ"}
 _RANGES = {
     "M": (1, 12), "d": (1, 31), "D": (1, 366), "h": (1, 12), "H": (0, 23), "k": (1, 24), "K": (0, 11), "m": (0, 59),
     "s": (0, 59),
@@ -50,6 +52,7 @@ def reader(pattern: str) -> PatternReader:
     check_letters(elements, _READ)
     _check_digits(elements)
     fields: dict[str, Element] = {}
+    letters = {element.letter for element in elements}
     expression = ""
     depth = 0
     for element in elements:
@@ -66,12 +69,16 @@ def reader(pattern: str) -> PatternReader:
                 raise BadPattern(f"the letter {element.letter!r} twice")
             if field == "Z" and depth:
                 raise BadPattern("an offset in brackets")
+            if field in "Gy" and depth and "G" in letters:
+                raise BadPattern("an era or its year in brackets")
             fields[field] = element
             expression += f"(?P<{field}>{_digits_of(element)})"
     if sum(letter in fields for letter in "hHkK") > 1 or ("a" in fields and fields.keys() & {"H", "k"}):
         raise BadPattern("several letters for the hour")
     if "D" in fields and (fields.keys() & {"M", "d"} or "y" not in fields):
         raise BadPattern("the letter 'D' with a month or without a year")
+    if "G" in fields and "y" not in fields:
+        raise BadPattern("the letter 'G' without a year")
     expression += ")?" * depth  # brackets that stay open end with the pattern
     return PatternReader(f"(?is)^{expression}$", fields)
 
@@ -87,22 +94,35 @@ def _digits_of(element: Element) -> str:
         return f"-[0-9]{{{count},9}}|[0-9]{{{count}}}|[+][0-9]{{{count + 1},9}}"
     if letter in "ML" and count > 2:
         return "|".join(name if count == 4 else name[:3] for name in MONTHS)
+    if letter == "G":
+        return _ERAS[max(count, 3)]
     if letter == "a":
         return "AM|PM"
     if letter == "S":
         return f"[0-9]{{1,{count}}}"
+    if _is_from_gmt(element):
+        hours, minutes, seconds = "[+-][0-9]{1,2}", ":[0-9]{2}", "(?::[0-9]{2})?"
+        return f"GMT(?:[+-][0-9]{{2}}{minutes}{seconds})?" if count == 4 else f"GMT(?:{hours}(?:{minutes}{seconds})?)?"
     if letter in "XxZ":
-        shape = _OFFSETS[2 if letter == "Z" else count]
-        return f"Z|{shape}" if letter == "X" else shape
+        shape = _OFFSETS[2 if letter == "Z" and count < 4 else count]
+        return f"Z|{shape}" if letter == "X" or (letter == "Z" and count == 5) else shape
     if letter == "D" and count == 2:
         return "[0-9]{2,3}"
     return "[0-9]{1,9}" if count == 1 else f"[0-9]{{{count}}}"
+
+
+def _is_from_gmt(element: Element) -> bool:
+    """True for an offset that is written as GMT+8 or GMT+08:00."""
+    return element.letter == "O" or (element.letter == "Z" and element.count == 4)
 
 
 def _check_digits(elements: tuple[Element, ...]) -> None:
     """Java reads as many digits as it can, and never fewer in a second attempt. So digits of variable length must be
     followed by something else, or by numbers of fixed length."""
     greedy, past_bracket = False, False
+    for element, following in itertools.pairwise(elements):
+        if _is_from_gmt(element) and (following.letter not in ("", "]") or following.text[:1] in tuple(":+-")):
+            raise BadPattern("an offset from GMT without a separator after it")
     for element in elements:
         if element.letter in ("[", "]") and not element.count:
             past_bracket = True
@@ -118,7 +138,9 @@ def _number_kind(element: Element) -> str:
     letter, count = element.letter, element.count
     if not count:
         return "variable" if element.text[:1].isdigit() else "text"
-    if letter == "a" or (letter in "ML" and count > 2) or letter in "XxZ":
+    if _is_from_gmt(element):
+        return "variable"
+    if letter in "aG" or (letter in "ML" and count > 2) or letter in "XxZ":
         return "text"
     if letter == "S" or (letter == "y" and count != 2) or count == 1 or (letter == "D" and count == 2):
         return "variable"
@@ -162,6 +184,10 @@ def _value(element: Element, text: ArrowColumn) -> Int64s:
         return np.asarray(pc.fill_null(pc.index_in(pc.utf8_lower(text), names), -1)).astype(np.int64) + 1
     if letter == "a":
         return np.asarray(pc.equal(pc.utf8_lower(text), "pm")).astype(np.int64)
+    if letter == "G":
+        return np.asarray(pc.equal(pc.utf8_lower(pc.utf8_slice_codeunits(text, 0, 1)), "b")).astype(np.int64)
+    if _is_from_gmt(element):
+        return _offset_value(text, check_minutes=False)
     if letter == "S":
         return _whole(pc.utf8_slice_codeunits(pc.utf8_rpad(text, 6, "0"), 0, 6))
     if letter in "XxZ":
@@ -176,16 +202,17 @@ def _whole(text: ArrowColumn) -> Int64s:
     return found
 
 
-def _offset_value(text: ArrowColumn) -> Int64s:
-    """Seconds from UTC, or a number out of range for an offset that does not exist."""
+def _offset_value(text: ArrowColumn, check_minutes: bool = True) -> Int64s:
+    """Seconds from UTC, or a number out of range for an offset that does not exist. Java takes GMT+08:60 for GMT+09:00,
+    but no other offset of 60 minutes."""
     encoded = text.dictionary_encode()
     values = []
     for name in encoded.dictionary.to_pylist():
-        digits = re.sub("[^0-9]", "", name)
+        digits = re.sub("[^0-9]", "", re.sub("[+-]([0-9])(?=:|$)", "0\\1", name))
         hours, minutes, seconds = (int(digits[i : i + 2] or 0) for i in (0, 2, 4))
         total = hours * 3600 + minutes * 60 + seconds
-        bad = minutes > 59 or seconds > 59 or total > 18 * 3600
-        values.append(10**6 if bad else -total if name.startswith("-") else total)
+        bad = (check_minutes and (minutes > 59 or seconds > 59)) or total > 18 * 3600
+        values.append(10**6 if bad else -total if "-" in name else total)
     found: Int64s = np.array(values, np.int64)[np.asarray(encoded.indices)]
     return found
 
@@ -199,6 +226,9 @@ def _resolved(
         return np.where(present[field], values[field], default)
 
     year = value("y", 1970)
+    if "G" in values:
+        good = good & (year > 0)
+        year = np.where(values["G"] == 1, 1 - year, year)
     if "D" in values:
         ordinal = value("D", 1)
         days = days_of(year, np.ones(count, np.int64), np.ones(count, np.int64)) + ordinal - 1

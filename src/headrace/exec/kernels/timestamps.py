@@ -17,6 +17,9 @@ from headrace.exec.kernels.zones import DAY, SECOND, UnknownZone, Zone, zone
 
 pc: Any = pyarrow.compute
 
+# A timestamp is a 64-bit number of microseconds.
+_MOST_DAYS = 106_751_990
+
 
 def numbers(column: ArrowColumn) -> Int64s:
     """The values of a column as 64-bit numbers, 0 for NULL."""
@@ -145,12 +148,21 @@ def _parsed_ntz(texts: ArrowColumn, pattern: ArrowColumn, attempt: ArrowColumn) 
     return whole(found.micros, checked(found.good, valid(texts), attempt, "CANNOT_PARSE_TIMESTAMP"))
 
 
+def _check_days(days: Int64s, limit: int) -> None:
+    """Raises KernelError for a number of days that no timestamp has. NumPy would wrap around."""
+    if len(days) and (days.max() > limit or days.min() < -limit):
+        raise KernelError("DATETIME_OVERFLOW")
+
+
 def _add_days(instants: ArrowColumn, days: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     """The same time on another day of the calendar."""
 
     def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
         offset = local.offset(start)
-        return np.where(count == 0, start, local.instant_near(start + offset + count * DAY, offset))
+        reading = start + offset
+        _check_days(count, limit=2 * _MOST_DAYS)
+        _check_days(reading // DAY + count, limit=_MOST_DAYS)
+        return np.where(count == 0, start, local.instant_near(reading + count * DAY, offset))
 
     known = valid(instants, days, zones)
     return whole(by_zone(zones, add, known, numbers(instants), numbers(days)), known)
@@ -162,11 +174,18 @@ def _add_months(instants: ArrowColumn, months: ArrowColumn, zones: ArrowColumn) 
     def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
         offset = local.offset(start)
         reading = start + offset
-        moved = add_months(reading // DAY, count) * DAY + reading % DAY
-        return np.where(count == 0, start, local.instant_near(moved, offset))
+        _check_days(count, limit=_MOST_DAYS)
+        days = add_months(reading // DAY, count)
+        _check_days(days, limit=_MOST_DAYS)
+        return np.where(count == 0, start, local.instant_near(days * DAY + reading % DAY, offset))
 
     known = valid(instants, months, zones)
     return whole(by_zone(zones, add, known, numbers(instants), numbers(months)), known)
+
+
+def _date_add_months(days: ArrowColumn, months: ArrowColumn) -> ArrowColumn:
+    """The same day of another month, or its last day."""
+    return whole(add_months(numbers(days), numbers(months)), valid(days, months))
 
 
 def _months_apart(start: ArrowColumn, end: ArrowColumn) -> ArrowColumn:
@@ -233,6 +252,7 @@ KERNELS: tuple[Kernel, ...] = (
     Kernel("hr_parse_ntz", ("VARCHAR", "VARCHAR", "BOOLEAN"), "BIGINT", _parsed_ntz),
     Kernel("hr_add_days", ("BIGINT", "BIGINT", "VARCHAR"), "BIGINT", _add_days),
     Kernel("hr_add_months", ("BIGINT", "BIGINT", "VARCHAR"), "BIGINT", _add_months),
+    Kernel("hr_date_add_months", ("BIGINT", "BIGINT"), "BIGINT", _date_add_months),
     Kernel("hr_months_apart", ("BIGINT", "BIGINT"), "BIGINT", _months_apart),
     Kernel("hr_months_between", ("BIGINT", "BIGINT", "BOOLEAN", "VARCHAR"), "DOUBLE", _months_between),
     Kernel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array
+from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Decimal
 from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
 from headrace.sql.bind.interval_calls import bind_maker
@@ -85,12 +85,14 @@ def _pmod(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr 
 
 def _bround(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     """Whole numbers stay as they are when they are rounded to digits after the point."""
+    if len(args) == 2 and isinstance(args[0].type, Decimal):
+        binder.unsupported("bround of a decimal to a number of digits", "Use round, or cast it to DOUBLE.", node.at)
     if len(args) != 2 or args[0].type not in INTEGRAL:
         return None
     digits = args[1].value if isinstance(args[1], Literal) else None
     if not isinstance(digits, int) or digits < 0:
         binder.unsupported("bround of a whole number to digits before the point", "Cast it to DOUBLE.", node.at)
-    return args[0]
+    return binder.call("bround", (args[0],), node.at)
 
 
 def _to_char(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:

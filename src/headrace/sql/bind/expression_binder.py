@@ -300,6 +300,8 @@ class ExprBinder:
         values = [self.bind(v) for _, v in node.branches]
         if node.otherwise is not None:
             values.append(self.bind(node.otherwise))
+        if all(map(literals.is_untyped_null, values)):
+            return values[0]
         values = self.common(values, "CASE", node.at)
         branches = tuple(zip(conditions, values, strict=False))
         otherwise = values[-1] if node.otherwise is not None else None

@@ -27,7 +27,7 @@ from headrace.model.schema import (
     Decimal,
 )
 from headrace.sql.parse.syntax import Constant, TextRange
-from headrace.sql.plan.expr import Literal
+from headrace.sql.plan.expr import Expr, Literal
 from headrace.sql.plan.types import VOID
 
 _NUMBER = re.compile(r"(-?(?:\d+(?:\.\d*)?|\.\d+))([eE][+-]?\d+)?(BD|bd|[LlSsYyDdFf])?")
@@ -38,6 +38,11 @@ _LARGEST: dict[DataType, decimal.Decimal] = {
     FLOAT: decimal.Decimal("340282346638528859811704183484516925440"),
 }
 _EPOCH = datetime.date(1970, 1, 1)
+
+
+def is_untyped_null(expr: Expr) -> bool:
+    """True for NULL without a type. As in Spark, conditions among such NULLs have no type either."""
+    return isinstance(expr, Literal) and expr.type == VOID
 
 
 def constant(node: Constant, time_zone: str) -> Literal:

@@ -9,7 +9,7 @@ from headrace.model.schema import BIGINT, DATE, DOUBLE, FLOAT, INT, STRING, TIME
 from headrace.sql.bind.interval_calls import bind_interval_arithmetic
 from headrace.sql.bind.time_differences import TIMES, bind_comparison, bind_difference
 from headrace.sql.parse.syntax import TextRange
-from headrace.sql.plan.expr import Expr, Literal
+from headrace.sql.plan.expr import Expr, Literal, walk
 from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, VOID, as_decimal, is_numeric, wider
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def bind_round(binder: ExprBinder, args: list[Expr], at: TextRange) -> Expr | No
     if known is None:
         return None
     if value.type in INTEGRAL and known >= 0:
-        return value
+        return _keeping_null(binder, value)
     if value.type == FLOAT:
         rounded = binder.call("round", (binder.cast(value, DOUBLE, at, False), binder.coerce(digits, INT)), at)
         return binder.cast(rounded, FLOAT, at, False)
@@ -115,4 +115,12 @@ def bind_round(binder: ExprBinder, args: list[Expr], at: TextRange) -> Expr | No
         return None
     scale = min(value.type.scale, known)
     precision = min(38, value.type.precision - value.type.scale + 1 + scale)
-    return binder.cast(value, Decimal(precision, scale), at, False)
+    return _keeping_null(binder, binder.cast(value, Decimal(precision, scale), at, False))
+
+
+def _keeping_null(binder: ExprBinder, value: Expr) -> Expr:
+    """`value`, if need be in a call. Spark's optimizer does not know that the round of a NULL is NULL, so that it
+    evaluates what stands beside it."""
+    if any(isinstance(part, Literal) and part.value is None for part in walk(value)):
+        return binder.call("coalesce", (value,), value.at)
+    return value

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.schema import BOOLEAN, DOUBLE, STRING, parse_type
 from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, is_computed, negated
+from headrace.sql.bind.literals import is_untyped_null
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.overload_choice import bind_overload
 from headrace.sql.parse.syntax import Apply, TextRange
@@ -50,7 +51,7 @@ def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
         return binder.call(name, (left, right), at)
     if name == "not" and node.operator:
         return binder.call(name, (binder.boolean(args[0], name),), at)
-    if name in _FIRST_OF and args and all(isinstance(a, Literal) and a.type == VOID for a in args):
+    if name in _FIRST_OF and args and all(map(is_untyped_null, args)):
         return args[0]  # without a type, like in Spark
     if name in ("greatest", "least") and len(args) > 1:
         return binder.call(name, tuple(binder.common(args, name.upper(), at, tightest)), at)
@@ -62,6 +63,8 @@ def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
         return binder.call("coalesce", tuple(binder.common(args, name.upper(), at)), at)
     if name in ("if", "nvl2") and len(args) == 3:
         condition = binder.boolean(args[0], "if") if name != "nvl2" else binder.call("isnotnull", (args[0],), at)
+        if all(is_untyped_null(a) for a in args[1:]):
+            return args[1]
         then, otherwise = binder.common(args[1:], name.upper(), at)
         return CaseWhen(then.type, ((condition, then),), otherwise, at=at)
     if name in CAST_FUNCTIONS and len(args) == 1:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.model.schema import DataType
+from headrace.model.schema import DataType, Decimal
 from headrace.sql.functions.casts import cast_throws
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Lambda, Literal
-from headrace.sql.plan.types import type_class
+from headrace.sql.plan.types import as_decimal, type_class
 
 # They evaluate all operands, or their SQL is a CASE that evaluates the right ones by itself.
 _ALL = frozenset([
@@ -99,6 +99,12 @@ _STRICT = frozenset([
     "year", "month", "day", "hour", "minute", "date_add", "date_sub", "datediff",
 ])  # fmt: skip
 
+# Pairs of types that TRY_CAST cannot turn into NULL.
+_HOLDING = frozenset([
+    ("STRING", "BINARY"), ("BINARY", "STRING"), ("DATE", "TIMESTAMP"), ("DATE", "TIMESTAMP_NTZ"),
+    ("BIGINT", "TIMESTAMP"), ("TIMESTAMP", "BIGINT"), ("TIMESTAMP", "TIMESTAMP_NTZ"), ("TIMESTAMP_NTZ", "TIMESTAMP"),
+])  # fmt: skip
+
 # They cast an argument themselves, which fails beside an argument that is NULL. Spark does not get as far as the cast.
 _CAST_INSIDE = ("make_timestamp", "make_timestamp_ltz", "make_timestamp_ntz")
 
@@ -163,6 +169,20 @@ def cast_is_never_null(source: DataType, target: DataType) -> bool:
     return not (a in ("FLOAT", "DOUBLE", "DECIMAL") and (whole or b == "BIGINT")) and not (
         a in ("FLOAT", "DOUBLE") and b == "TIMESTAMP"
     )
+
+
+def try_cast_is_never_null(source: DataType, target: DataType) -> bool:
+    """True if Spark knows that TRY_CAST is NULL only for NULL: between types that hold all values of the other."""
+    a, b = type_class(source), type_class(target)
+    if source == target or b == "STRING" or (a, b) in _HOLDING:
+        return True
+    if isinstance(target, Decimal):
+        given = as_decimal(source)
+        if given is None:
+            return False
+        return target.scale >= given.scale and target.precision - target.scale >= given.precision - given.scale
+    order = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
+    return a in order and b in order and order.index(a) <= order.index(b)
 
 
 def skips(overload: Overload, args: Sequence[Expr]) -> bool:

@@ -36,6 +36,15 @@ def days_of(text: str) -> str:
     return f"({text} - DATE '1970-01-01')"
 
 
+def add_months(date: str, count: str) -> str:
+    """The same day of another month, or its last day. DuckDB adds months to a timestamp, which ends in year 294246."""
+    near = f"year({date}) BETWEEN -200000 AND 200000"
+    if not count.removeprefix("-").isdecimal() or abs(int(count)) > 1_000_000:
+        near += f" AND {count} BETWEEN -1000000 AND 1000000"
+    far = to_date(f"hr_date_add_months({days_of(date)}, {count})")
+    return f"CASE WHEN {near} THEN CAST({date} + to_months({count}) AS DATE) ELSE {far} END"
+
+
 def date_text(text: str) -> str:
     """A date as text. Years outside 1 to 9999 have a sign, or are 0000."""
     return (

@@ -6,8 +6,11 @@ in Spark, a NULL operand is checked first.
 
 from __future__ import annotations
 
-from headrace.model.schema import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, TIMESTAMP_NTZ
+from collections.abc import Sequence
+
+from headrace.model.schema import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType
 from headrace.sql.functions import decimal_functions
+from headrace.sql.functions.instants import add_months
 from headrace.sql.functions.overload import Overload, same
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
@@ -34,7 +37,7 @@ def _arithmetic() -> list[Overload]:
         # In HUGEINT: DuckDB fails on the smallest number % -1. It also fails on % 0, as it should.
         modulo = f"CAST({{0}}::HUGEINT % {{1}} AS {_DUCK[kind]})"
         found.append(Overload("%", (kind, kind), same(0), modulo, throws=True, by_literal="({0} % {1})"))
-        found.append(Overload("negative", (kind,), same(0), "(-{0})", throws=True))
+        found.append(Overload("negative", (kind,), same(0), "subtract({0})", throws=True))
         found.append(Overload("abs", (kind,), same(0), "abs({0})", throws=True))
     # DIV always returns BIGINT in Spark, and fails on the one quotient that does not fit.
     found.append(Overload("div", ("BIGINT", "BIGINT"), BIGINT, "CAST({0}::HUGEINT // {1} AS BIGINT)", throws=True))
@@ -81,6 +84,10 @@ def _bits() -> list[Overload]:
     return found
 
 
+def _plus_months(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
+    return add_months(args[0], args[1].removeprefix("to_months(").removesuffix(")"))
+
+
 def _times() -> list[Overload]:
     """Times plus intervals. `bind` turns subtraction into adding the negative. It adds days separately: Spark adds them
     first, as calendar days in the session time zone."""
@@ -88,7 +95,7 @@ def _times() -> list[Overload]:
     for kind, result in (("TIMESTAMP", TIMESTAMP), ("TIMESTAMP_NTZ", TIMESTAMP_NTZ)):
         found.append(Overload("+", (kind, "INTERVAL SECOND"), result, "({0} + {1})", throws=True))
         found.append(Overload("+", (kind, "INTERVAL MONTH"), result, "({0} + {1})", throws=True))
-    found.append(Overload("+", ("DATE", "INTERVAL MONTH"), DATE, "CAST({0} + {1} AS DATE)", throws=True))
+    found.append(Overload("+", ("DATE", "INTERVAL MONTH"), DATE, _plus_months, throws=True))
     for operator in ("+", "-"):
         found.append(Overload(operator, ("DATE", "INT"), DATE, f"({{0}} {operator} {{1}})", throws=True))
     found.append(Overload("||", ("STRING", "STRING"), STRING, "({0} || {1})"))

@@ -18,7 +18,7 @@ from headrace.model.schema import (
     DataType,
     Decimal,
 )
-from headrace.sql.functions.instants import at_zone, days_of, in_zone, instant_of, to_instant
+from headrace.sql.functions.instants import add_months, at_zone, days_of, in_zone, instant_of, to_instant
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Literal
 
@@ -115,11 +115,14 @@ def _add(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> st
     """timestampadd. Days and longer units are those of the calendar."""
     unit, count, moment = _bare(args[0]), f"CAST({args[1]} AS BIGINT)", f"epoch_us({args[2]})"
     made, zone = ("make_timestamptz", at_zone()) if result == TIMESTAMP else ("make_timestamp", "'UTC'")
+    size = {**_STEPS, **_DAYS, **_MONTHS}[unit]
+    if size > 1:  # Spark multiplies only if there is a moment
+        count = f"CASE WHEN {args[2]} IS NOT NULL THEN {count} * {size} END"
     if unit in _MONTHS:
-        return f"{made}(hr_add_months({moment}, {count} * {_MONTHS[unit]}, {zone}))"
+        return f"{made}(hr_add_months({moment}, {count}, {zone}))"
     if unit in _DAYS:
-        return f"{made}(hr_add_days({moment}, {count} * {_DAYS[unit]}, {zone}))"
-    return f"{made}({moment} + {count} * {_STEPS[unit]})"
+        return f"{made}(hr_add_days({moment}, {count}, {zone}))"
+    return f"{made}({moment} + {count})"
 
 
 def _difference(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
@@ -279,7 +282,7 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("date_add", ("DATE", "INT"), DATE, "({0} + {1})", throws=True),
     Overload("date_sub", ("DATE", "INT"), DATE, "({0} - {1})", throws=True),
     Overload("datediff", ("DATE", "DATE"), INT, "CAST({0} - {1} AS INTEGER)"),
-    Overload("add_months", ("DATE", "INT"), DATE, "CAST({0} + to_months({1}) AS DATE)", throws=True),
+    Overload("add_months", ("DATE", "INT"), DATE, lambda a, k, r: add_months(a[0], a[1]), throws=True),
     Overload("last_day", ("DATE",), DATE, "last_day({0})"),
     Overload(
         "next_day",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -31,6 +32,7 @@ from headrace.sql.functions.evaluation_order import (
     is_never_null,
     is_null_beside_null,
     is_strict,
+    try_cast_is_never_null,
 )
 from headrace.sql.functions.fallibility import throws
 from headrace.sql.plan.context import PlanContext
@@ -90,15 +92,16 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     children = expr.children
     if not children:
         return expr
-    if isinstance(expr, Call) and _is_written_null(expr):
-        return Literal(expr.type, None, at=expr.at)
+    if isinstance(expr, Call):
+        decided = _decided(expr)
+        if decided is not expr:
+            return decided
     if isinstance(expr, Call) and expr.name == "<=>" and any(map(_is_written_null, children)):
         other = children[1] if _is_written_null(children[0]) else children[0]
         return fold(Call(BOOLEAN, "isnull", (other,), at=expr.at), ctx)
-    if isinstance(expr, Call) and _is_compared_with_itself(expr):
-        return Literal(BOOLEAN, expr.name in ("<=>", "=", "<=", ">="), at=expr.at)
-    if isinstance(expr, Call) and expr.name in ("isnull", "isnotnull") and _is_never_null(children[0]):
-        return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
+    if isinstance(expr, CaseWhen) and _has_one_value(expr):
+        value = expr.branches[0][1]
+        return Literal(expr.type, None, at=expr.at) if _is_written_null(value) else fold(value, ctx)
     split = constant_last(expr) if isinstance(expr, Call) else None
     if isinstance(expr, Call) and split is not None and split != expr.args:
         expr = expr.with_children((split[0], fold(split[1], ctx)))
@@ -119,12 +122,59 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     return expr
 
 
+def _decided(expr: Expr) -> Expr:
+    """The value of a call that Spark's optimizer knows without evaluating an operand, or `expr` itself."""
+    if not isinstance(expr, Call):
+        return expr
+    if _is_written_null(expr):
+        return Literal(expr.type, None, at=expr.at)
+    if _is_compared_with_itself(expr):
+        return Literal(BOOLEAN, expr.name in ("<=>", "=", "<=", ">="), at=expr.at)
+    if expr.name in ("isnull", "isnotnull") and _is_never_null(expr.args[0]):
+        return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
+    if expr.name in ("and", "or"):
+        decisive = expr.name == "or"
+        if any(isinstance(part, Literal) and part.value is decisive for part in _chain(expr, expr.name)):
+            return Literal(BOOLEAN, decisive, at=expr.at)
+    return expr
+
+
+def _chain(expr: Expr, name: str) -> Iterator[Expr]:
+    """The operands of a chain of ANDs or ORs."""
+    open_parts = [expr]
+    while open_parts:
+        part = open_parts.pop()
+        if isinstance(part, Call) and part.name == name:
+            open_parts += part.args
+        else:
+            yield part
+
+
 def _is_compared_with_itself(expr: Call) -> bool:
     """True for a comparison of an expression with itself that Spark's optimizer decides without evaluating it: by
     `<=>`, or by another operator if the value is never NULL."""
-    if expr.name not in ("<=>", "=", "!=", "<", "<=", ">", ">=") or _alike(expr.args[0]) != _alike(expr.args[1]):
+    if expr.name not in ("<=>", "=", "!=", "<", "<=", ">", ">=") or not _is_same_expression(*expr.args):
         return False
     return expr.name == "<=>" or _is_never_null(expr.args[0])
+
+
+def _has_one_value(expr: CaseWhen) -> bool:
+    """True if all branches have the same value. Like Spark's optimizer, the planner drops the conditions then."""
+    otherwise = expr.otherwise if expr.otherwise is not None else Literal(expr.type, None, at=expr.at)
+    values = [value for _, value in expr.branches] + [otherwise]
+    return all(map(_is_written_null, values)) or all(_is_same_expression(v, values[0]) for v in values[1:])
+
+
+def _is_same_expression(left: Expr, right: Expr) -> bool:
+    """True if both are the same for Spark. 0.0 and -0.0 are equal, but not the same."""
+    return _alike(left) == _alike(right) and list(_fractions(left)) == list(_fractions(right))
+
+
+def _fractions(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, Literal) and expr.type in (FLOAT, DOUBLE):
+        yield repr(expr.value)
+    for child in expr.children:
+        yield from _fractions(child)
 
 
 def _alike(expr: Expr) -> Expr:
@@ -144,10 +194,11 @@ def _is_null_for_duckdb(expr: Call) -> bool:
     if expr.name in ("try_divide", "try_mod"):  # Spark does not evaluate the dividend
         divisor = expr.args[1]
         return isinstance(divisor, Literal) and divisor.value is not None and divisor.value == 0
-    if not any(isinstance(arg, Literal) and arg.value is None for arg in expr.args):
+    nulls = [i for i, arg in enumerate(expr.args) if isinstance(arg, Literal) and arg.value is None]
+    overload = find(expr.name, [a.type for a in expr.args]) if nulls else None
+    if overload is None or not (is_strict(overload) or is_null_beside_null(overload, nulls)):
         return False
-    overload = find(expr.name, [a.type for a in expr.args])
-    return overload is not None and is_strict(overload) and not any(map(throws, expr.args))
+    return not any(map(throws, expr.args))
 
 
 def _is_rounded_between(expr: Cast) -> bool:
@@ -164,7 +215,9 @@ def _is_written_null(expr: Expr) -> bool:
     if isinstance(expr, Cast):
         return _is_written_null(expr.input)
     if isinstance(expr, CaseWhen):
-        known = tuple((Literal(BOOLEAN, None) if _is_written_null(c) else c, v) for c, v in expr.branches)
+        if _has_one_value(expr):
+            return _is_written_null(expr.branches[0][1])
+        known = tuple((_decided(c), v) for c, v in expr.branches)
         taken = _case(dataclasses.replace(expr, branches=known))
         return not isinstance(taken, CaseWhen) and _is_written_null(taken)
     if not isinstance(expr, Call):
@@ -179,7 +232,8 @@ def _is_never_null(expr: Expr) -> bool:
     if isinstance(expr, Literal):
         return expr.value is not None
     if isinstance(expr, Cast):
-        return not expr.attempt and cast_is_never_null(expr.input.type, expr.type) and _is_never_null(expr.input)
+        keeps = try_cast_is_never_null if expr.attempt else cast_is_never_null
+        return keeps(expr.input.type, expr.type) and _is_never_null(expr.input)
     if isinstance(expr, CaseWhen):
         values = [value for _, value in expr.branches]
         return expr.otherwise is not None and all(map(_is_never_null, [*values, expr.otherwise]))
@@ -201,7 +255,8 @@ def _has_no_null(expr: Expr) -> bool:
 
 
 def _logic(expr: Call) -> Expr:
-    """Three-valued logic with a literal on one side. A side that may fail is not removed."""
+    """Three-valued logic with a constant on one side. A side that may fail is not removed beside a constant that is
+    computed; `_decided` has removed it beside a literal, like Spark."""
     if expr.name == "not":
         inner = expr.args[0]
         if isinstance(inner, Literal):
