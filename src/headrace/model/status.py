@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -183,13 +183,6 @@ class Traffic:
             ends=self.ends + other.ends,
             dropped=self.dropped + other.dropped,
         )
-
-    def plus(self, counted: Sequence[tuple[int, ...]]) -> Traffic:
-        """This and more. Each of `counted` has all counters, in the order of the fields."""
-        if not counted:
-            return self
-        mine = (self.batches, self.rows, self.watermarks, self.barriers, self.ends, self.dropped)
-        return Traffic(*map(sum, zip(mine, *counted, strict=True)))
 
     def __str__(self) -> str:
         return ", ".join(f"{f.name} {getattr(self, f.name)}" for f in dataclasses.fields(self))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from headrace.bridge.reports import TrafficCounts
 from headrace.model.definitions import PipelineDef
 from headrace.model.plan_version import PlanVersion
+from headrace.model.status import Traffic
 from headrace.sinks.delivery import Delivered
 from headrace.spark.epoch_reports import EpochReports, Members
 from headrace.state.progress import Debt, PipelineProgress, Progress
@@ -111,12 +114,19 @@ class FinishedEpoch:
             missed_rows=before.missed_rows,
             missed_bytes=before.missed_bytes,
             gaps=before.gaps,
-            sent=before.sent.plus([task.sent for task in tasks]),
-            received=before.received.plus([lane.received for lane in lanes]),
+            sent=_added(before.sent, [task.sent for task in tasks]),
+            received=_added(before.received, [lane.received for lane in lanes]),
             groups=groups,
             bytes=size,
             rows_in=before.rows_in + new.rows - old.rows,
         )
+
+
+def _added(before: Traffic, more: Sequence[TrafficCounts]) -> Traffic:
+    if not more:
+        return before
+    known = (before.batches, before.rows, before.watermarks, before.barriers, before.ends, before.dropped)
+    return Traffic(*map(sum, zip(known, *more, strict=True)))
 
 
 def watermark_after(plan: PlanVersion, found: EpochReports, old: Progress) -> int | None:
