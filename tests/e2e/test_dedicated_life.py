@@ -59,7 +59,8 @@ def test_stop_start_failure_drop_and_a_filter_that_passes_nothing(streams: Strea
         # what EXPLAIN prints is there: a feed for each stream, and a streaming query
         (answer,) = hub.sql("EXPLAIN JSON PIPELINE j")
         operators = [o["operator"] for o in json.loads(answer.text)["physical"]]
-        assert (operators.count("PhysicalFeed"), operators.count("PhysicalDedicatedQuery")) == (2, 1)
+        wanted = ("PhysicalFeed", 2), ("PhysicalBarrier", 1), ("PhysicalDedicatedQuery", 1)
+        assert [(name, operators.count(name)) for name, _ in wanted] == list(wanted)
         definition = hub.record("j").definition
         directories = [streams.base / "state" / "streams" / s for s in "ab"]
         assert all(FeedLog(feed_directory(d, definition.instance)).end() > 0 for d in directories)
