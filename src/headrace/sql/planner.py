@@ -33,7 +33,7 @@ from headrace.sql.parse.statements import CreatePipeline, Select
 from headrace.sql.parse.syntax import ForeignQuery
 from headrace.sql.pipeline_options import PipelineOptions, chosen_host, read_pipeline_options
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.event_times import EventTime, TimePath, event_times, passed_times, stream_times
+from headrace.sql.plan.event_times import EventTime, TimePath, event_times, passed_times, stream_times, streaming_times
 from headrace.sql.plan.expr import Call, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.logical import Plan
@@ -155,6 +155,7 @@ def _plan_on_dedicated_host(
         options=options,
         choice=forced("dedicated") if because is None else dedicated_because(because),
         spark=plan.findings,
+        times={} if plan.findings is None else streaming_times(plan.findings.times),
     )
 
 
