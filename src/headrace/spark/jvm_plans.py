@@ -57,8 +57,14 @@ def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
 
 def distinct_input(frame: DataFrame) -> DataFrame | None:
     """The rows of a query of which it returns the distinct ones; None if it is not such a query."""
-    analyzed: Any = frame._jdf.queryExecution().analyzed()
-    return frame_of(frame.sparkSession, analyzed.child()) if str(analyzed.nodeName()) == "Distinct" else None
+    spark, analyzed = frame.sparkSession, frame._jdf.queryExecution().analyzed()
+    if str(analyzed.nodeName()) == "Distinct":
+        return frame_of(spark, analyzed.child())
+    if str(analyzed.nodeName()) != "WithCTE" or str(analyzed.plan().nodeName()) != "Distinct":
+        return None
+    jvm: Any = spark._jvm  # the relations of the query are common table expressions
+    plans = jvm.org.apache.spark.sql.catalyst.plans.logical
+    return frame_of(spark, plans.WithCTE(analyzed.plan().child(), analyzed.cteDefs()))
 
 
 def refuse_streaming(frame: DataFrame, mode: str) -> None:
