@@ -30,6 +30,7 @@ from headrace.model.program import (
     Ring0Program,
     Ring1Program,
     RowGenerator,
+    SessionVariable,
     SizedValue,
     SparkQuery,
     Window,
@@ -134,6 +135,7 @@ spark_queries = st.builds(
 feed_inputs = st.builds(
     FeedInput, names, names, views, ring0_programs, schemas, st.none() | names, st.integers(0, 2**40)
 )
+session_variables = st.builds(SessionVariable, texts, texts, texts)
 dedicated_queries = st.builds(
     DedicatedQuery,
     texts,
@@ -142,6 +144,8 @@ dedicated_queries = st.builds(
     st.booleans(),
     texts,
     texts,
+    st.lists(session_variables, max_size=2).map(tuple),
+    st.booleans(),
 )
 programs = st.builds(
     PipelineProgram,

@@ -70,3 +70,45 @@ class ChainCase(Case):
             assert len(kept) <= 6 and kept[-1] >= 6
             named = {log.segments / s.file for position in kept for s in log.epoch(position).segments}
             assert {p for p in log.segments.rglob("*") if p.is_file()} <= named
+
+
+@dataclass
+class DedicatedChainCase(Case):
+    """`joined` joins `s` with `u`, which has the same rows, on the dedicated host, into a sink and the stream `pairs`.
+    `counted` counts the pairs per ten seconds."""
+
+    @property
+    def outputs(self) -> list[Path]:
+        return [self.root / name for name in ("joined_parquet", "counted_parquet")]
+
+    def prepare(self) -> DedicatedChainCase:
+        for number in range(3):
+            part = range(number * self.rows // 3, (number + 1) * self.rows // 3)
+            put(self.root / "in" / f"{number}.json", [self.lines(i)[0] for i in part])
+        script = [
+            *(f"CREATE SINK {p.name} WITH (type = 'parquet', path = '{p}')" for p in self.outputs),
+            *(
+                f"CREATE STREAM {name} (id BIGINT, k STRING, v BIGINT, ts TIMESTAMP, "
+                "WATERMARK FOR ts AS ts - INTERVAL 3 SECONDS) WITH (source = 'files', format = 'json', "
+                f"path = '{self.root / 'in'}', max_epoch_bytes = '{self.epoch_bytes}')"
+                for name in ("s", "u")
+            ),
+            "CREATE PIPELINE joined INTO joined_parquet, STREAM pairs AS SELECT s.id, s.k, u.v, s.ts FROM s JOIN u ON "
+            "s.id = u.id AND u.ts BETWEEN s.ts - INTERVAL 2 SECONDS AND s.ts + INTERVAL 2 SECONDS WHERE u.v % 3 <> 0",
+            "CREATE PIPELINE counted INTO counted_parquet AS SELECT unix_seconds(window.start) AS start, k, "
+            "count(*) AS n FROM pairs GROUP BY window(ts, '10 seconds'), k",
+        ]
+        (self.root / "app.sql").write_text(";\n".join(script))
+        return self
+
+    def check(self) -> None:
+        rows = [r for i in range(self.rows) if (r := self.row(i))["v"] % 3]
+        tens = Counter((int(datetime.fromisoformat(r["ts"]).timestamp()) // 10 * 10, r["k"]) for r in rows)
+        joined, counted = self.outputs
+        assert Counter(read(joined, ("id", "k", "v"))) == Counter((r["id"], r["k"], r["v"]) for r in rows)
+        assert Counter(read(counted, ("start", "k", "n"))) == Counter((start, k, n) for (start, k), n in tens.items())
+        log = FeedLog(stream_feed(self.root / "state" / "streams" / "pairs"))
+        kept = log.positions()
+        assert len(kept) <= 6
+        named = {log.segments / s.file for position in kept for s in log.epoch(position).segments}
+        assert {p for p in log.segments.rglob("*") if p.is_file()} <= named

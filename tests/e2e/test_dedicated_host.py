@@ -64,6 +64,7 @@ QUERIES = {
     "semi": joined("e.id, e.device", "LEFT SEMI"),
     "join_expression": joined("e.id, upper(c.who) AS u, e.v + c.w AS s"),
     "join_udf": joined("e.id, plus_one(c.w) AS y"),
+    "join_variables": joined("e.id, c.w * factor AS f, label", rest=" WHERE e.v > limit_of_v"),
     "join_of_subqueries": Query(
         "SELECT a.id, b.w FROM (SELECT id, ts FROM events WHERE ok) a JOIN (SELECT ref, w, cts FROM clicks "
         "WHERE w > 10) b ON a.id = b.ref AND b.cts >= a.ts - INTERVAL 30 SECONDS AND b.cts <= a.ts + INTERVAL 1 MINUTE"
@@ -159,6 +160,7 @@ QUERIES = {
 SHORT = [
     "inner_filtered",
     "left",
+    "join_variables",
     "union_all_window",
     "distinct_of_join",
     "sketch",
@@ -191,6 +193,9 @@ def session(spark: SparkSession) -> SparkSession:
     own.conf.set("spark.sql.shuffle.partitions", "1")
     own.udf.register("plus_one", lambda x: None if x is None else float(x) + 1, "double")
     own.udf.register("shout", lambda s: None if s is None else s.upper() + "!", "string")
+    own.sql("DECLARE VARIABLE factor DECIMAL(5, 2) DEFAULT 2.50")
+    own.sql("DECLARE VARIABLE limit_of_v INT DEFAULT 40")
+    own.sql("DECLARE VARIABLE label STRING DEFAULT 'it''s \"here\"'")
     names = [("d1", 3), ("d2", 30), ("Dröhn-3", 5), ("none", 9)]
     own.createDataFrame(names, "name STRING, weight INT").createOrReplaceTempView("dim")
     return own

@@ -61,7 +61,8 @@ def test_stop_start_failure_drop_and_a_filter_that_passes_nothing(streams: Strea
         # what EXPLAIN prints is there: a feed for each stream, and a streaming query
         (answer,) = hub.sql("EXPLAIN JSON PIPELINE j")
         operators = [o["operator"] for o in json.loads(answer.text)["physical"]]
-        assert (operators.count("PhysicalFeed"), operators.count("PhysicalDedicatedQuery")) == (2, 1)
+        wanted = ("PhysicalFeed", 2), ("PhysicalBarrier", 1), ("PhysicalDedicatedQuery", 1)
+        assert [(name, operators.count(name)) for name, _ in wanted] == list(wanted)
         definition = hub.record("j").definition
         directories = [streams.base / "state" / "streams" / s for s in "ab"]
         assert all(FeedLog(feed_directory(d, definition.instance)).end() > 0 for d in directories)
@@ -112,6 +113,34 @@ def test_a_worker_that_is_killed_once_fails_no_pipeline(streams: Streams) -> Non
         assert killed.exists()
         assert found(hub, "j") == [(5, "k2"), (6, "k0"), (7, "k1")]
         assert hub.pipelines["j"].status().state == "running"
+
+
+def test_a_variable_keeps_the_value_that_it_had_when_the_pipeline_was_created(streams: Streams) -> None:
+    streams.session.sql("DECLARE VARIABLE least BIGINT DEFAULT 3")
+    with headrace.connect(streams.base / "state", spark=streams.session) as hub:
+        hub.sql(streams.script())
+        hub.sql("CREATE PIPELINE j INTO m AS SELECT a.id, least FROM a JOIN b ON a.id = b.id WHERE a.id >= least")
+        streams.session.sql("SET VAR least = 100")
+        for name in "ab":
+            streams.give(hub, name, range(0, 5))
+        for name in "ab":
+            hub.streams[name].sync(300)
+        assert found(hub, "j") == [(3, 3), (4, 3)]
+    # The state of the join was made with 3, so a session that does not know the variable makes no difference.
+    with headrace.connect(streams.base / "state", spark=streams.session.newSession()) as hub:
+        for name in "ab":
+            streams.give(hub, name, range(1, 7))
+        until(lambda: (6, 3) in found(hub, "j"), "the query goes on", 300)
+        assert {row[0] for row in found(hub, "j")} == {3, 4, 5, 6}, "also with rows from before"
+    again = streams.session.newSession()
+    again.sql("DECLARE VARIABLE least BIGINT DEFAULT 8")
+    with headrace.connect(streams.base / "state", spark=again) as hub:
+        hub.sql(
+            "CREATE OR REPLACE PIPELINE j INTO m AS SELECT a.id, least FROM a JOIN b ON a.id = b.id WHERE a.id >= least"
+        )
+        for name in "ab":
+            streams.give(hub, name, range(7, 10))
+        until(lambda: found(hub, "j") == [(8, 8), (9, 8)], "a new pipeline takes the new value", 300)
 
 
 def test_a_query_that_dies_while_it_reads_the_end_closes_all_windows(

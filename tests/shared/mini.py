@@ -135,6 +135,8 @@ class MiniQuery:
                 return False
             kept.logged = (start, end)
             kept.die("logged")
+            if kept.end is not None:  # Spark says that an epoch is done when it has logged the next one
+                self.planner.commit(kept.end)
         parts: list[Any] = list(self.planner.partitions(*kept.logged))
         names = {p.name for p in parse_plan(parts[0].plan).pipelines}
         flushed = {left.pipeline.name for left in parts[0].leaving if left.flush or not left.drop}
@@ -176,7 +178,6 @@ class MiniQuery:
         done.parent.mkdir(parents=True, exist_ok=True)
         done.touch()  # as Spark does, which keeps more of them
         done.with_name(str(part.planned.epoch - 2)).unlink(missing_ok=True)
-        self.planner.commit(kept.end or {})
 
     def end(self, problem: str) -> None:
         self.over = True

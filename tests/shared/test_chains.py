@@ -363,9 +363,10 @@ def test_an_altered_pipeline_keeps_feeding_the_stream(chain: Chain) -> None:
     assert (chain.rows("reads"), len(chain.rows("clean"))) == ([(4,)], 1)
 
 
-def test_a_stream_that_nobody_reads_pauses_the_stream_below_and_loses_nothing(chain: Chain) -> None:
+@pytest.mark.parametrize("limit", ["3kb", "100b"])  # the feed is full after three epochs, and after every one
+def test_a_stream_that_nobody_reads_pauses_the_stream_below_and_loses_nothing(chain: Chain, limit: str) -> None:
     chain.sql("CREATE PIPELINE clean INTO p AS SELECT ts, k, v FROM raw")
-    chain.sql("CREATE STREAM good AS PIPELINE clean WITH (backpressure = 'pause', max_backlog = '3kb')")
+    chain.sql(f"CREATE STREAM good AS PIPELINE clean WITH (backpressure = 'pause', max_backlog = '{limit}')")
     for part in range(8):
         feed(chain, f"{part}", *(record(part, k=f"{part}", v=i) for i in range(20)))
         chain.drain()

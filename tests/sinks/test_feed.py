@@ -382,6 +382,27 @@ def test_a_promise_is_kept_although_another_pipeline_writes_to_the_feed(
     assert not list(old.log.directory.glob("promise*"))
 
 
+def test_two_pipelines_that_write_to_the_feed_of_a_stream_at_once_never_take_the_same_position(tmp_path: Path) -> None:
+    """A query on the dedicated host that is replaced may commit in its own thread when the new pipeline does."""
+    (tmp_path / "streams" / "t").mkdir(parents=True)
+    writers = [Writer(tmp_path / "streams" / "s", i, stream="t", shift="0") for i in (7, 8)]
+    for writer in writers:
+        writer.log = FeedLog(stream_feed(tmp_path / "streams" / "t"))
+    start = threading.Barrier(2)
+
+    def write(writer: Writer) -> None:
+        start.wait()
+        for epoch in range(40):
+            writer.run(epoch, [writer.instance * 1000 + epoch])
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in writers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(writers[0].rows()) == [i * 1000 + epoch for i in (7, 8) for epoch in range(40)]
+
+
 def test_rewinding_deletes_what_came_after_the_savepoint(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     for epoch in range(4):

@@ -25,9 +25,6 @@ from headrace.sql.plan import physical
 from headrace.sql.plan.physical import (
     Physical,
     PhysicalAggregate,
-    PhysicalDedicatedQuery,
-    PhysicalFeed,
-    PhysicalSparkQuery,
 )
 from tests.e2e.support import put
 from tests.shared import mini as mini_spark
@@ -173,6 +170,6 @@ def test_every_operator_has_evidence() -> None:
         for name, kind in vars(physical).items()
         if isinstance(kind, type) and issubclass(kind, Physical) and name.startswith("Physical")
     }
-    # tests/e2e/test_explain_of_hosts.py has the evidence for these.
-    need_spark = {PhysicalSparkQuery.__name__, PhysicalFeed.__name__, PhysicalDedicatedQuery.__name__}
+    # tests/e2e/test_explain_of_hosts.py and tests/e2e/test_dedicated_life.py have the evidence for these.
+    need_spark = {"PhysicalSparkQuery", "PhysicalFeed", "PhysicalBarrier", "PhysicalDedicatedQuery"}
     assert known - {Physical.__name__, PhysicalAggregate.__name__} - need_spark == EVIDENCE.keys()

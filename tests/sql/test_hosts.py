@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from headrace.errors import BadWindow, HeadraceError, SparkRefused, UnsupportedStateful
 from headrace.hub.redeclaring import same_pipeline
 from headrace.model.definitions import PipelineDef
-from headrace.model.program import Meaning, OutputMode
+from headrace.model.program import Meaning, OutputMode, SessionVariable
 from headrace.model.schema import BIGINT, STRING, Field, Schema, View
 from headrace.sql import CreatePipeline, Planned, Select, explain, parse_script, plan_pipeline
 from headrace.sql.functions import spark_functions
@@ -21,6 +21,7 @@ from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable
 from headrace.sql.hosts.text_edits import edited
 from headrace.sql.parse.dialect import tokenize
 from headrace.sql.parse.syntax import ForeignQuery
+from headrace.sql.plan.event_times import TimeOrigin, inherited
 from tests.sql.functions.missing import MISSING
 from tests.sql.support import golden_files, names
 
@@ -42,6 +43,8 @@ class Checker:
     streaming: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
     streaming_blocker: Blocker | None = None
     refuses_streaming: HeadraceError | None = None
+    times: dict[int, TimeOrigin] = field(default_factory=dict)
+    variables: tuple[SessionVariable, ...] = ()
 
     def check(self, sql: str, relation: str, schema: Schema) -> SparkFindings:
         self.asked.append(sql)
@@ -57,7 +60,8 @@ class Checker:
         if self.refuses_streaming is not None:
             raise self.refuses_streaming
         conditions = {r.name: (self.conditions, "e") for r in relations}
-        return StreamingFindings(OUTPUT, modes[0], False, conditions, self.streaming_blocker, "a plan")
+        found = StreamingFindings(OUTPUT, modes[0], False, conditions, self.streaming_blocker, "a plan")
+        return replace(found, times=self.times, variables=self.variables)
 
 
 def plan(text: str, spark: Checker | None = None) -> Planned:
@@ -227,6 +231,21 @@ def test_a_query_over_two_streams_runs_on_the_dedicated_host_with_one_feed_per_s
     part = made.on_stream("PLAIN")
     assert (part.instance, part.program.stream, [s.kind for s in part.sinks]) == (7, "plain", ["feed"])
     assert part.program.output == second.staged
+
+
+def test_a_stream_of_the_output_inherits_what_spark_says_is_an_event_time() -> None:
+    planned = plan(TWO, Checker(times={0: "event time", 1: "end of the window"}))
+    found = inherited(planned.times)
+    assert found is not None and (found.column, found.shift_us, found.delay_us) == (1, 0, 0)
+    assert inherited(plan(TWO, Checker()).times) is None
+
+
+def test_a_query_with_another_value_of_a_variable_is_another_query() -> None:
+    text, out = f"CREATE PIPELINE p INTO out AS {TWO}", (names().sinks["out"],)
+    one, other = (Checker(variables=(SessionVariable("least", "INT", value),)) for value in ("3", "4"))
+    declared = PipelineDef("p", 7, out, plan(text, one).program, 1)
+    assert same_pipeline(PipelineDef("p", 9, out, plan(text, one).program, 1), declared)
+    assert not same_pipeline(PipelineDef("p", 9, out, plan(text, other).program, 1), declared)
 
 
 def test_a_window_over_the_union_of_two_streams_runs_on_the_dedicated_host() -> None:

@@ -39,8 +39,6 @@ from headrace.state.catalog import Catalog
 from headrace.state.state_dir import directory_name
 
 FORMAT = "arrow"
-# The hosts that commit their rows with the epochs of the stream below, and so know its watermark.
-FEEDING = frozenset({"shared", "epoch"})
 # The options that a user may set. The hub sets the others itself, and records of such a stream are never bad.
 _SETTABLE = (
     *(o for o in SOURCES[DERIVED].options if o.name not in ("pipeline", "event_time")),
@@ -98,14 +96,8 @@ def _stream(
 
 
 def _require_final_rows(pipeline: str, stream: str, planned: Planned, span: Span) -> None:
-    ring1 = planned.program.ring1
-    if planned.choice.host not in FEEDING:
-        raise UnsupportedStateful(
-            f"pipeline {pipeline} runs on the {planned.choice.host} host, so its output cannot be the stream {stream}",
-            advice="Let it write to a sink. EXPLAIN names the expression that decided for this host.",
-            span=span,
-        )
-    if ring1 is not None and ring1.emit == "changes":
+    ring1, query = planned.program.ring1, planned.program.dedicated
+    if (ring1 is not None and ring1.emit == "changes") or (query is not None and query.mode == "update"):
         raise UnfinishedRows(
             f"pipeline {pipeline} emits a group again whenever it changes, so its output cannot be the stream {stream}",
             advice="Readers would count a group several times. Group by a window and emit it ON CLOSE.",
@@ -141,7 +133,8 @@ def _event_time(
 def feed_of(stream: StreamDef, planned: Planned, span: Span) -> SinkDef:
     """The sink with which a pipeline feeds a stream. Raises SchemaChanged if its output does not fit the stream."""
     output, times = planned.program.output, planned.times
-    unchecked = planned.program.spark is not None and planned.spark is None
+    by_spark = planned.program.spark is not None or planned.program.dedicated is not None
+    unchecked = by_spark and planned.spark is None
     if not unchecked and output.fields != stream.schema.fields:
         raise _changed(stream, "has other columns than the output of the pipeline", span)
     options = {"stream": directory_name(stream.name.lower())}

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.errors import (
-    Span,
-    SqlError,
-    UnsupportedStateful,
-)
+from headrace.errors import SqlError
 from headrace.hub.chains import (
     feed_of,
     outlet_stream,
@@ -121,8 +117,6 @@ def _definition(
 def _outlet_streams(draft: DraftState, statement: CreatePipeline, planned: Planned) -> list[StreamDef]:
     """The streams that a pipeline feeds: those that its statement names, and those that are declared already."""
     found = {stream.name.lower(): stream for stream in draft.catalog.fed_by(statement.name)}
-    if found or statement.streams:
-        refuse_dedicated_outlet(planned, statement.span)
     for outlet in statement.streams:
         draft.refuse_taken("view", outlet.name, outlet.span)
         refuse_other_stream(draft.catalog, outlet.name, statement.name, outlet.span)
@@ -155,13 +149,3 @@ def _resume(draft: DraftState, record: PipelineRecord) -> Result:
 def _same_time(old: StreamDef, new: StreamDef) -> bool:
     """True if two streams have the same event time and watermark."""
     return (old.event_time, old.delay_us) == (new.event_time, new.delay_us)
-
-
-def refuse_dedicated_outlet(planned: Planned, span: Span) -> None:
-    """Raise UnsupportedStateful if a stream would be the output of a query on the dedicated host."""
-    if planned.program.dedicated is not None:
-        raise UnsupportedStateful(
-            "the output of a pipeline on the dedicated host cannot be a stream",
-            advice="Write the output to files or a topic, and create a stream over them.",
-            span=span,
-        )

@@ -11,7 +11,7 @@ from headrace.hub.chains import (
     refuse_cycle,
     without_feed,
 )
-from headrace.hub.draft_pipelines import planned_again, refuse_dedicated_outlet
+from headrace.hub.draft_pipelines import planned_again
 from headrace.hub.draft_state import DraftState
 from headrace.hub.lookup import (
     at,
@@ -125,7 +125,6 @@ def create_derived_stream(draft: DraftState, statement: CreateDerivedStream) -> 
         continues = old.fed_by is not None and keeps_progress(old, new)
         if not (statement.or_replace and continues):
             raise stream_exists(old, continues, statement.span)
-    refuse_dedicated_outlet(planned, statement.span)
     refuse_cycle(draft.catalog, new, record.definition.streams, statement.span)
     feed = feed_of(new, planned, statement.span)
     definition = without_feed(record.definition, new)

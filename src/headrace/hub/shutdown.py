@@ -53,8 +53,14 @@ class Shutdown:
         return True
 
     def _exhausted(self, runtime: StreamRuntime, deadline: float | None) -> bool:
-        """Wait until a source has ended. Streams come in the order of their chain, so nothing feeds it any more."""
+        """Wait until a source has ended. Streams come in the order of their chain, so nothing feeds it any more once a
+        query on the dedicated host has read what the streams before have left for it."""
         if runtime.stream.fed_by is not None:
+            producer = self._reconciler.catalog.pipeline(runtime.stream.fed_by)
+            feeds = None if producer is None else self._reconciler.dedicated.known(producer.definition.instance)
+            limit = _left(deadline)
+            if feeds is not None and not feeds.drain(FOR_EVER if limit is None else limit):
+                return False
             runtime.look_again()
         return runtime.wait_exhausted(_left(deadline))
 

@@ -223,10 +223,21 @@ class FeedInput:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionVariable:
+    """A variable of the Spark session that a query reads: its type and value in Spark SQL, when it was planned."""
+
+    name: str
+    type: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class DedicatedQuery:
     """The part of a program that a streaming query of its own runs (the dedicated host). `sql` is Spark SQL over the
     relations of `inputs`. With `distinct`, a row is emitted at its first occurrence only. `strategy` and `limit` say
-    what happens when the query is slower than its streams (`headrace.sinks.feed_sink`)."""
+    what happens when the query is slower than its streams (`headrace.sinks.feed_sink`). `variables` keep their values
+    for as long as the pipeline is declared: state that was made with one value must not meet another. A query that is
+    `stateless` remembers nothing of earlier batches."""
 
     sql: str
     inputs: tuple[FeedInput, ...]
@@ -234,6 +245,8 @@ class DedicatedQuery:
     distinct: bool = False
     strategy: str = "spill"
     limit: str = ""
+    variables: tuple[SessionVariable, ...] = ()
+    stateless: bool = field(default=False, compare=False)  # follows from `sql`
 
     @property
     def closes(self) -> bool:

@@ -27,7 +27,7 @@ which read it: streams that are made of the pipeline's output, queries on the de
 - *Damage*. A manifest or a segment that is missing, torn or changed is StateDamaged with the path of the file. No row
   of a damaged segment is returned.
 
-Who may call: one thread of one process writes (the commit of the stream's epochs). Any process may read. Only one
+Who may call: one thread of one process writes (the commit of the pipeline's epochs). Any process may read. Only one
 thread at a time registers, advances and trims for each consumer name. Consumers that unregister each other, as Spark
 readers do, hold the lock of the feed while they do so.
 

@@ -21,10 +21,12 @@ import contextlib
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -160,7 +162,7 @@ class FeedTask:
 
 
 class FeedSink:
-    """The driver side; see the module. Only the thread that commits the stream's epochs uses it."""
+    """The driver side; see the module. Only the thread that commits the pipeline's epochs uses it."""
 
     guarantee = "exactly once per epoch"
 
@@ -171,7 +173,7 @@ class FeedSink:
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
         if self._settings.abandoned(key.instance):
             return
-        with self._at(key) as log:
+        with self._at(key) as log, self._alone(log):
             if not self.committed(key) and self._promised(key, log) is None:
                 self._prepare(key, log)
                 store(log.promise(key.instance), self._made(key, staged, log))
@@ -179,7 +181,7 @@ class FeedSink:
     def commit(self, key: SinkKey, staged: list[Staged]) -> int:
         if self._settings.abandoned(key.instance):
             return 0
-        with self._at(key) as log:
+        with self._at(key) as log, self._alone(log):
             done = self._found(key, log)
             if done is None:
                 promised = self._promised(key, log)
@@ -251,6 +253,11 @@ class FeedSink:
     def close(self) -> None:
         """Nothing to release. Committed epochs stay."""
 
+    def _alone(self, log: FeedLog) -> AbstractContextManager[object]:
+        """Keeps other writers away. Two pipelines may write to the feed of a stream when one replaces the other: a
+        query on the dedicated host has a thread of its own."""
+        return contextlib.nullcontext() if self._settings.stream is None else _writer(log.directory)
+
     @contextmanager
     def _at(self, key: SinkKey) -> Iterator[FeedLog]:
         log = self._logs.setdefault(key.instance, FeedLog(self._settings.directory(key.instance)))
@@ -321,6 +328,12 @@ class FeedSink:
             if not keep:
                 os.rmdir(directory)
                 fsync(log.segments)
+
+
+@cache
+def _writer(directory: Path) -> threading.Lock:
+    """One lock for each feed of a stream. All writers are in the process of the hub."""
+    return threading.Lock()
 
 
 def _is_of(found: FeedEpoch, key: SinkKey) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.model.definitions import LateRows, PipelineDef, SinkDef
+from headrace.model.definitions import FEED, LateRows, PipelineDef, SinkDef
 from headrace.model.plan_version import PlanVersion
 from headrace.sinks import SINKS
 
@@ -18,13 +18,15 @@ OPTION = "staging"
 STAGING = "staging"
 
 
-def staged_in(sink: SinkDef, directory: Path) -> SinkDef:
+def staged_in(sink: SinkDef, directory: Path, feeds: Path | None = None) -> SinkDef:
     """`sink` with a staging directory below `directory`, if its kind has the option and the user did not set it. Else
-    the same object."""
+    the same object. A feed finds its place beside its staging directory: with `feeds`, that is below the directory of
+    a stream, which `directory` then is not."""
     declared = {option.name for option in SINKS[sink.kind].all_options}
     if OPTION not in declared or any(name.lower() == OPTION for name in sink.options):
         return sink
-    return replace(sink, options={**sink.options, OPTION: str(directory.absolute() / STAGING)})
+    place = feeds if feeds is not None and sink.kind == FEED else directory
+    return replace(sink, options={**sink.options, OPTION: str(place.absolute() / STAGING)})
 
 
 def plan_staged_in(plan: PlanVersion, directory: Path) -> PlanVersion:
@@ -37,11 +39,11 @@ def plan_staged_in(plan: PlanVersion, directory: Path) -> PlanVersion:
     return replace(plan, stream=stream, pipelines=tuple(pipeline_staged_in(p, directory) for p in plan.pipelines))
 
 
-def pipeline_staged_in(pipeline: PipelineDef, directory: Path) -> PipelineDef:
-    """`pipeline` with a staging directory in every sink that needs one."""
+def pipeline_staged_in(pipeline: PipelineDef, directory: Path, feeds: Path | None = None) -> PipelineDef:
+    """`pipeline` with a staging directory in every sink that needs one, as `staged_in` has it."""
     late = pipeline.late
     return replace(
         pipeline,
-        sinks=tuple(staged_in(sink, directory) for sink in pipeline.sinks),
+        sinks=tuple(staged_in(sink, directory, feeds) for sink in pipeline.sinks),
         late=None if late is None else LateRows(staged_in(late.sink, directory), late.outputs),
     )

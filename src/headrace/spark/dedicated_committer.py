@@ -4,6 +4,11 @@ Spark calls it inside foreachBatch. When it returns, Spark logs the batch as don
 anywhere in here, Spark runs the same batch again: the offsets are positions in feeds, which keep the epochs until the
 next batch is under way. Sinks know the batch by (checkpoint, instance, epoch) and a digest of its offsets, so they show
 it once. The epoch is the number of the batch, counted over all turns of the instance (`Begin.first`).
+
+If streams are made of the output, every batch says how far their event time has come, with rows or without. That is the
+watermark that Spark computes for the output of the query, but never more than the streams below have reached: at the
+end of a finite source Spark's watermark is at the end of time, and more input may come. A batch first waits until the
+feeds of these streams have room, so its own feeds fill, and then the streams below pause.
 """
 
 from __future__ import annotations
@@ -23,20 +28,22 @@ from pyspark.sql import DataFrame
 
 from headrace.base.faults import fault_point
 from headrace.errors import HeadraceError, SinkFailed, StreamFailed, kind_of
-from headrace.model.definitions import PipelineDef
+from headrace.model.definitions import FEED, PipelineDef
 from headrace.model.stored import damaged, stored
 from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sinks.feed_log import FeedLog
-from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.sinks.feed_sink import feed_settings, is_full
+from headrace.sinks.sink_kind import EpochMark, SinkKey, Staged
 from headrace.spark.driver_sinks import DriverSinks
 from headrace.spark.query_failures import is_of_spark, query_failure
 from headrace.spark.query_output import write_output
 from headrace.state.checkpoint import CHECKPOINT
-from headrace.state.dedicated_state import BEGIN, Begin
+from headrace.state.dedicated_state import BEGIN, Begin, stream_directory_of
 from headrace.state.progress import Debt, PipelineProgress, Progress, ProgressView, require_same_epoch
 from headrace.state.spark_log import feed_positions, newest_commit, sync_commit, sync_epoch, sync_state
 
 SETTLE_SECONDS = 1.0
+ROOM_SECONDS = 0.1  # between two looks at feeds that are full
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,10 @@ class RunningBatch(Protocol):
         """How many rows of the batch were dropped as late. Known when its rows are read."""
         ...
 
+    def reached(self) -> int | None:
+        """How far the event time of the output has come with the batch, in microseconds. None if that is not known."""
+        ...
+
 
 class DedicatedCommitter:
     """Commits the batches of one pipeline, one at a time, in Spark's streaming thread. `directory` is that of its
@@ -84,9 +95,8 @@ class DedicatedCommitter:
     ) -> None:
         self._directory, self._consumers, self._done = directory, consumers, done
         self._progress = ProgressView(directory)
-        self.sinks = DriverSinks(
-            checkpoint, directory.parent, reveal
-        )  # sinks stage rows in the same place in every turn
+        # Sinks stage rows in the same place in every turn.
+        self.sinks = DriverSinks(checkpoint, directory.parent, reveal, feeds=stream_directory_of(directory))
         self._busy = threading.Lock()
         self._released = -1
 
@@ -112,6 +122,7 @@ class DedicatedCommitter:
         staged = self.sinks.staged(pipeline)
         for sink in staged.sinks:
             self.sinks.of(pipeline, sink.name).verify(key)
+        _wait_for_room(staged, query)
         lost: dict[str, str] = {}
         try:
             receipts = write_output(rows, staged, key, lost, in_tasks=True)
@@ -123,6 +134,8 @@ class DedicatedCommitter:
         fault_point("after-dedicated-staging")
         if not query.current():
             raise StreamFailed("the query of this commit was stopped")
+        if any(sink.kind == FEED for sink in pipeline.sinks):
+            key = replace(key, mark=EpochMark(self._event_time(batch, pipeline, query)))
         known = self._with_undecided(before, begin, pipeline)
         delivered = self._deliver(pipeline, key, receipts=receipts, lost=lost, before=known)
         if delivered.failure:
@@ -149,6 +162,20 @@ class DedicatedCommitter:
         gone = before.detached.get(pipeline.run, {})
         delivery = Delivery(pipeline, partial(self.sinks.for_commit, pipeline), key, debts)
         return delivery.deliver(receipts, "", lost, {s.name: gone[s.name] for s in pipeline.sinks if s.name in gone})
+
+    def _event_time(self, batch: int, pipeline: PipelineDef, running: RunningBatch) -> int | None:
+        """How far the event time of the output has come with a batch, in microseconds."""
+        query = pipeline.program.dedicated
+        timed = set() if query is None else {given.stream for given in query.inputs if given.event_time is not None}
+        read = feed_positions(self._directory / CHECKPOINT, batch)
+        found = [_watermark_at(c.log.directory, read.get(c.stream, 0)) for c in self._consumers if c.stream in timed]
+        below = [watermark for watermark in found if watermark is not None]
+        if not below or len(below) < len(found):
+            return None
+        if query is not None and query.stateless:  # Spark's own watermark is that of the batch before
+            return min(below)
+        reached = running.reached()
+        return None if reached is None else min(*below, reached)
 
     def _with_undecided(self, before: Progress, begin: Begin, pipeline: PipelineDef) -> Progress:
         """`before` with the debts of sinks for the newest epoch of a state that was dropped. If one of them has
@@ -227,6 +254,23 @@ class DedicatedCommitter:
 
     def close(self) -> None:
         self.sinks.close()
+
+
+def _watermark_at(feed: Path, position: int) -> int | None:
+    """The watermark of a stream at a position of its feed. None before the first epoch."""
+    log = FeedLog(feed)
+    return log.epoch(position - 1).watermark if log.path(position - 1).exists() else None
+
+
+def _wait_for_room(staged: PipelineDef, query: RunningBatch) -> None:
+    """Wait until the streams that are made of the output have read enough of it. Raises StreamFailed if the query is
+    stopped meanwhile."""
+    fed = [feed_settings(sink) for sink in staged.sinks if sink.kind == FEED]
+    feeds = [(settings, FeedLog(settings.directory(staged.instance))) for settings in fed]
+    while any(is_full(settings, log) and not settings.abandoned(staged.instance) for settings, log in feeds):
+        if not query.current():
+            raise StreamFailed("the query was stopped while it waited for a stream that reads its output")
+        time.sleep(ROOM_SECONDS)
 
 
 def _as_error(failure: str) -> HeadraceError:

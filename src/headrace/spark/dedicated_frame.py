@@ -35,7 +35,8 @@ class FeedPlace:
 
 
 def dedicated_session(engine: Engine) -> SparkSession:
-    """A copy of the hub's session: it has the views, functions and variables of the user, and settings of its own."""
+    """A copy of the hub's session: it has the views and functions of the user, and settings of its own. Spark does not
+    copy variables."""
     inner: Any = engine.spark._jsparkSession
     session = SparkSession(engine.spark.sparkContext, jsparkSession=inner.cloneSession())
     settings = {"spark.sql.shuffle.partitions": str(engine.cores), "spark.sql.streaming.pollingDelay": "50ms"}
@@ -49,6 +50,9 @@ def dedicated_frame(
     session: SparkSession, query: DedicatedQuery, places: dict[str, FeedPlace], cores: int
 ) -> DataFrame:
     """The whole query. `places` has the feed of every stream. Raises AnalysisException."""
+    for one in query.variables:
+        name = one.name.replace("`", "``")
+        session.sql(f"DECLARE OR REPLACE VARIABLE `{name}` {one.type} DEFAULT {one.value}")
     parsed = parse_query(session, query.sql)
     relations = {
         given.relation: _relation(session, query, given=given, place=places[given.stream], cores=cores)

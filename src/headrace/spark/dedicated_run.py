@@ -17,7 +17,7 @@ from headrace.errors import HeadraceError, InternalError
 from headrace.model.definitions import PipelineDef
 from headrace.spark.dedicated_committer import DedicatedCommitter
 from headrace.spark.dedicated_frame import FeedPlace, dedicated_frame, dedicated_session
-from headrace.spark.jvm_plans import late_rows
+from headrace.spark.jvm_plans import late_rows, output_watermark
 from headrace.spark.query_end import newest_epoch, not_started, wait_for_end
 from headrace.spark.query_failures import query_failure
 from headrace.spark.session import Engine
@@ -128,6 +128,13 @@ class DedicatedSparkQuery:
         if not self._known.wait(STOP_SECONDS):
             raise InternalError("Spark runs a batch of a query that it has not returned")
         return late_rows(self._query)
+
+    def reached(self) -> int | None:
+        """How far the event time of the output has come with the newest batch, in microseconds."""
+        if not self._known.wait(STOP_SECONDS):
+            raise InternalError("Spark runs a batch of a query that it has not returned")
+        reached = output_watermark(self._query)
+        return None if reached is None else reached * 1000
 
     def _wait(self) -> None:
         self._ended(wait_for_end(self._query, self._checkpoint))

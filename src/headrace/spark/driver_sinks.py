@@ -28,9 +28,13 @@ class DriverSinks:
     `in_use` names the sink that the commit of an epoch uses now, for the status of an epoch that hangs.
     """
 
-    def __init__(self, checkpoint: str, directory: Path, reveal: Callable[[str], str] = str) -> None:
-        """`directory` belongs to the stream. `reveal` returns the value of a secret (`headrace.state.secrets`)."""
+    def __init__(
+        self, checkpoint: str, directory: Path, reveal: Callable[[str], str] = str, feeds: Path | None = None
+    ) -> None:
+        """Sinks stage rows in `directory`, which is that of the stream unless `feeds` is. `reveal` returns the value of
+        a secret (`headrace.state.secrets`)."""
         self._checkpoint, self._directory, self._reveal = checkpoint, directory, reveal
+        self._feeds = feeds
         self._sinks: dict[tuple[int, str], DriverSink] = {}
         self.in_use = ""
 
@@ -66,12 +70,12 @@ class DriverSinks:
         return made or self._sinks.setdefault((STREAM_LANE, sink.name), self._made(sink, DEAD_LETTER))
 
     def _made(self, sink: SinkDef, columns: Schema) -> DriverSink:
-        return SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory), self._reveal), columns)
+        return SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory, self._feeds), self._reveal), columns)
 
     def staged(self, pipeline: PipelineDef) -> PipelineDef:
         """`pipeline` as tasks need it: with the directory in which they stage rows for sinks that have none of their
         own, and with the secrets of object stores."""
-        return pipeline_for_tasks(pipeline_staged_in(pipeline, self._directory), self._reveal)
+        return pipeline_for_tasks(pipeline_staged_in(pipeline, self._directory, self._feeds), self._reveal)
 
     def key(self, instance: int, epoch: int, digest: str = "", mark: EpochMark | None = None) -> SinkKey:
         """The key of an instance's output in an epoch."""

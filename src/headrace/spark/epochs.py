@@ -96,6 +96,7 @@ class EpochPlanner:
         self.parallelism = int(options["parallelism"])
         self._known: tuple[int, PlannerProgress] | None = None
         self._newest = 0
+        self._released: int | None = None
         self._began: float | None = None  # when the planning of the newest epoch began
 
     @cached_property
@@ -149,6 +150,7 @@ class EpochPlanner:
         progress = self._progress(at.epoch)
         if progress.epoch != at.epoch:
             return self._repeated(at, progress)
+        self._release(at)
         # The hub logs a barrier before it publishes the plan that the barrier asks for: read in the other order.
         newest = self.plans.current()
         self._follow(newest)
@@ -175,6 +177,13 @@ class EpochPlanner:
             now=max(at.now, time.time_ns() // 1000),  # it never goes back, even when the machine's clock does
             epoch=at.epoch + 1,
         ).stored()
+
+    def _release(self, at: Offset) -> None:
+        """Let a feed forget what was read. Spark says that an epoch is done when it plans the next one. A pipeline that
+        waits for room in the feed would wait for ever, because then there is no next one."""
+        if self.stream.fed_by is not None and at.epoch != self._released:
+            self.source.commit(at.source)
+            self._released = at.epoch
 
     def _follow(self, newest: int) -> None:
         """Create the source again when a new plan version changes its options (`SourceKind.changeable`)."""

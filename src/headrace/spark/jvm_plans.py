@@ -40,7 +40,7 @@ def query_over_all(spark: SparkSession, parsed: Any, relations: Mapping[str, Dat
     views of the same name. Raises AnalysisException."""
     jvm: Any = spark._jvm
     plans = jvm.org.apache.spark.sql.catalyst.plans.logical
-    alias = _module(jvm, "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias")
+    alias = module(jvm, "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias")
     declared = jvm.java.util.ArrayList()
     for name, rows in relations.items():
         named = alias.apply(name, rows._jdf.queryExecution().analyzed())
@@ -57,8 +57,14 @@ def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
 
 def distinct_input(frame: DataFrame) -> DataFrame | None:
     """The rows of a query of which it returns the distinct ones; None if it is not such a query."""
-    analyzed: Any = frame._jdf.queryExecution().analyzed()
-    return frame_of(frame.sparkSession, analyzed.child()) if str(analyzed.nodeName()) == "Distinct" else None
+    spark, analyzed = frame.sparkSession, frame._jdf.queryExecution().analyzed()
+    if str(analyzed.nodeName()) == "Distinct":
+        return frame_of(spark, analyzed.child())
+    if str(analyzed.nodeName()) != "WithCTE" or str(analyzed.plan().nodeName()) != "Distinct":
+        return None
+    jvm: Any = spark._jvm  # the relations of the query are common table expressions
+    plans = jvm.org.apache.spark.sql.catalyst.plans.logical
+    return frame_of(spark, plans.WithCTE(analyzed.plan().child(), analyzed.cteDefs()))
 
 
 def refuse_streaming(frame: DataFrame, mode: str) -> None:
@@ -66,7 +72,7 @@ def refuse_streaming(frame: DataFrame, mode: str) -> None:
     jvm: Any = frame.sparkSession._jvm
     modes = jvm.org.apache.spark.sql.streaming.OutputMode
     wanted = modes.Update() if mode == "update" else modes.Append()
-    checker = _module(jvm, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
+    checker = module(jvm, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
     checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), wanted)
 
 
@@ -79,13 +85,35 @@ def late_rows(query: StreamingQuery) -> int:
     return sum(int(metric.get().value()) for metric in found if metric.isDefined())
 
 
+def output_watermark(query: StreamingQuery) -> int | None:
+    """How far the event time of the output of a streaming query has come with its newest batch, in milliseconds: rows
+    of later batches have a greater one. Spark computes the same for a stateful operator that reads the output of
+    another one. None while it is not known. Right inside foreachBatch."""
+    inner: Any = query
+    execution: Any = inner._jsq.streamingQuery().lastExecution()
+    reached = _reached(execution.executedPlan(), int(execution.offsetSeqMetadata().batchWatermarkMs()))
+    return None if reached is None or reached <= 0 else reached  # a query without any event time has 0
+
+
+def _reached(node: Any, watermark: int) -> int | None:
+    """The watermark of the rows that an operator emits. `watermark` is that of the whole query."""
+    if str(node.nodeName()) == "EventTimeWatermark":
+        return watermark
+    below = [reached for child in seq(node.children()) if (reached := _reached(child, watermark)) is not None]
+    least = min(below, default=None)
+    if least is None or node.metrics().get(_LATE).isEmpty():  # only stateful operators have the metric
+        return least
+    emitted: Any = node.produceOutputWatermark(least)
+    return int(emitted.get()) if emitted.isDefined() else None
+
+
 def fetch(frame: DataFrame, output: Schema) -> pa.Table:
     """The rows of a small result, with the columns of `output`. A plan without tasks runs without a job."""
     spark = frame.sparkSession
     jvm: Any = spark._jvm
     execution: Any = frame._jdf.queryExecution()
     rows = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(execution.executedPlan().executeCollect())
-    batches = _module(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters").toBatchWithSchemaIterator(
+    batches = module(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters").toBatchWithSchemaIterator(
         rows.iterator(), execution.analyzed().schema(), _BATCH_ROWS, _BATCH_BYTES, "UTC", False, False
     )
     tables = []
@@ -117,6 +145,6 @@ def _inner(spark: SparkSession) -> Any:
     return spark._jsparkSession
 
 
-def _module(jvm: Any, name: str) -> Any:
+def module(jvm: Any, name: str) -> Any:
     """A Scala object."""
     return jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$").get(None)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headrace.errors import DuplicateName, SparkRefused, UnknownType, UnsupportedStateful
-from headrace.model.program import OutputMode
+from headrace.model.program import OutputMode, SessionVariable
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.spark.jvm_plans import (
     OFFSET,
@@ -28,6 +28,7 @@ from headrace.spark.jvm_plans import (
     seq,
     walk_tree,
 )
+from headrace.spark.output_times import keeps_state, output_times
 from headrace.spark.passed_columns import passed_columns
 from headrace.spark.query_failures import condition_of, spark_says
 from headrace.spark.query_log import muted
@@ -107,7 +108,7 @@ class _Check:
                     plan="",
                 )
             plan = self._optimized(analyzed)
-            columns, conditions, qualifier = self._pushed(plan, variables=self._reads_variable(analyzed))
+            columns, conditions, qualifier = self._pushed(plan, variables=bool(_variables(analyzed)))
             text = str(plan.toString()).rstrip()
             passed = passed_columns(plan)
             return SparkFindings(
@@ -261,15 +262,6 @@ class _Check:
         finally:
             sessions.setActiveSession(own)
 
-    def _reads_variable(self, analyzed: Any) -> bool:
-        """True if the query reads a session variable. Its value may change, so conditions on it stay Spark's."""
-        return any(
-            inner.nodeName() == "VariableReference"
-            for node in walk_tree(analyzed)
-            for expression in seq(node.expressions())
-            for inner in walk_tree(expression)
-        )
-
     def _tables(self) -> tuple[StaticTable, ...]:
         """The tables, views and paths that the text names, beside the stream and the names of WITH."""
         found: list[StaticTable] = []
@@ -307,16 +299,12 @@ class _StreamingCheck(_Check):
             blocker = self._refused_part(frame._jdf.queryExecution().analyzed())
             if blocker is not None:
                 return StreamingFindings(output, "append", distinct=False, conditions={}, blocker=blocker, plan="")
-            if self._reads_variable(frame._jdf.queryExecution().analyzed()):
-                raise UnsupportedStateful(
-                    "the query reads a variable of the session, which a query on the dedicated host does not see",
-                    advice="Write the value into the query.",
-                    resolved=True,
-                )
             rows = distinct_input(frame)
             mode = self._mode(frame if rows is None else rows.dropDuplicates(), modes)
             plan = self._optimized(query_over_all(self.spark, self.parsed, bare)._jdf.queryExecution().analyzed())
             text = str(plan.toString()).rstrip()
+            analyzed = frame._jdf.queryExecution().analyzed()
+            optimized = self._optimized(analyzed)
             return StreamingFindings(
                 output,
                 mode,
@@ -324,6 +312,9 @@ class _StreamingCheck(_Check):
                 conditions=self._conditions_of(plan, bare),
                 blocker=None,
                 plan=text,
+                times=output_times(self.spark, analyzed, optimized),
+                stateless=not keeps_state(optimized),
+                variables=_variables(analyzed),
             )
         except (AnalysisException, ParseException) as problem:
             if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
@@ -393,6 +384,21 @@ def watermarked(rows: DataFrame, event_time: str | None, delay_us: int) -> DataF
     if event_time is None:
         return rows
     return rows.withWatermark(event_time, f"{delay_us} microseconds")
+
+
+def _variables(analyzed: Any) -> tuple[SessionVariable, ...]:
+    """The session variables that a query reads, also in subqueries and views, with the values that they have now."""
+    found = {
+        str(inner.identifier().name()): inner
+        for _, node in _with_parents(analyzed, subqueries=True)
+        for expression in seq(node.expressions())
+        for inner in walk_tree(expression)
+        if inner.nodeName() == "VariableReference"
+    }
+    return tuple(
+        SessionVariable(name, str(one.dataType().sql()), str(one.varDef().currentValue().sql()))
+        for name, one in sorted(found.items())
+    )
 
 
 def _name_length(text: str, parts: int) -> int:

@@ -17,6 +17,7 @@ _DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
 _BROADCAST = re.compile(
     r"[Cc]annot broadcast the table|[Nn]ot enough memory to build and broadcast|Could not execute broadcast in"
 )
+_NO_FILE = re.compile(r"FAILED_READ_FILE|FileNotFoundException: (?!.*/checkpoint/)")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _UDF = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 _SHOWN = 600
@@ -36,14 +37,14 @@ def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:
     the user's function that failed."""
     if isinstance(problem, HeadraceError):
         return problem
-    if isinstance(problem, AnalysisException | ParseException):
+    said = cause_of(problem)
+    if isinstance(problem, AnalysisException | ParseException) or _NO_FILE.search(said):
         return SparkRefused(
             f"Spark refuses the query of pipeline {pipeline.name} now: {spark_says(problem)}",
             advice="A table, view or function of the session is missing or has changed. Restore it, and start the "
             "pipeline again.",
             condition=condition_of(problem),
         )
-    said = cause_of(problem)
     if _DIED.search(said):
         return WorkerDied(
             f"a Python worker died in the Spark query of pipeline {pipeline.name}: {said}",

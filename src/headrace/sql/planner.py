@@ -33,7 +33,7 @@ from headrace.sql.parse.statements import CreatePipeline, Select
 from headrace.sql.parse.syntax import ForeignQuery
 from headrace.sql.pipeline_options import PipelineOptions, chosen_host, read_pipeline_options
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.event_times import EventTime, TimePath, event_times, passed_times, stream_times
+from headrace.sql.plan.event_times import EventTime, TimePath, event_times, passed_times, stream_times, streaming_times
 from headrace.sql.plan.expr import Call, walk
 from headrace.sql.plan.limits import ExpressionTooLarge, planning_time
 from headrace.sql.plan.logical import Plan
@@ -42,7 +42,7 @@ from headrace.sql.plan.physical import Physical
 from headrace.sql.plan.shape import Shape, shared_shape
 from headrace.sql.render.fallible import fallible_expressions
 from headrace.sql.render.sizes import ring0_growth
-from headrace.sql.rules import Trace, optimize, optimize_physical
+from headrace.sql.rules import FAN_IN_RULES, Trace, optimize, optimize_physical
 from headrace.sql.views import expand
 
 
@@ -141,16 +141,21 @@ def _plan_on_dedicated_host(
         options = read_pipeline_options(statement, program, rings.stream, names, checked=plan.findings is not None)
         query = replace(program.dedicated, strategy=options.backpressure, limit=options.feed_limit)
         program = replace(program, dedicated=query)
+    physical = lower_dedicated(tuple(p.physical for p in plan.rings), program, sinks)
+    span = statement.span
+    physical, trace = optimize_physical(physical, PlanContext(meaning, span.text, span.statement), FAN_IN_RULES)
     return replace(
         rings,
         name=statement.name if isinstance(statement, CreatePipeline) else None,
         program=program,
         sinks=sinks,
         emit=statement.emit,
-        physical=lower_dedicated(tuple(p.physical for p in plan.rings), program, sinks),
+        physical=physical,
+        trace=(*rings.trace, *trace),
         options=options,
         choice=forced("dedicated") if because is None else dedicated_because(because),
         spark=plan.findings,
+        times={} if plan.findings is None else streaming_times(plan.findings.times),
     )
 
 

@@ -43,6 +43,11 @@ def dedicated_home(stream_directory: Path, pipeline: PipelineDef) -> Path:
     return stream_directory / DEDICATED / f"{pipeline.instance}-{pipeline.fresh}"
 
 
+def stream_directory_of(turn: Path) -> Path:
+    """The directory of the stream in which the directory of a turn lies."""
+    return turn.parents[2]
+
+
 @dataclass(frozen=True, slots=True)
 class SinkEpochs:
     """The epochs that a turn may have written to sinks: the checkpoint id in their keys, and the newest one."""

@@ -193,7 +193,7 @@ def _dedicated_ahead(
         key = SinkKey(known.checkpoint, pipeline.instance, known.newest)
         for definition in pipeline.sinks:
             sink = SINKS[definition.kind].driver(
-                revealed(staged_in(definition, home), file.vault.reveal), pipeline.program.output
+                revealed(staged_in(definition, home, feeds=directory), file.vault.reveal), pipeline.program.output
             )
             opened.callback(sink.close)
             if found := sink.ahead(key):

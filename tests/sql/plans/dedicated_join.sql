@@ -20,9 +20,10 @@ physical plan
   r3 := PhysicalSharedStream() stream=plain shared_required_schema=SOME [0 a, 2 c]
   r4 := PhysicalProject(r3) ring=0 columns=2
   r5 := PhysicalFeed(r4) relation=plain
-  r6 := PhysicalDedicatedQuery(r2, r5) in=streaming query mode=append sql=SELECT s.id, plain.c FROM s JOIN plain ON s.id = plain.a WHERE s.temp > 3
-  r7 := PhysicalSink(r6) sink=out type=memory staged_by=query guarantee=exactly once while the process lives; kept in memory only
-  r8 := PhysicalCommit(r7) waits_for=a batch of the query
+  r6 := PhysicalBarrier(r2, r5) aligns=s, plain for=savepoints
+  r7 := PhysicalDedicatedQuery(r6) in=streaming query mode=append sql=SELECT s.id, plain.c FROM s JOIN plain ON s.id = plain.a WHERE s.temp > 3
+  r8 := PhysicalSink(r7) sink=out type=memory staged_by=query guarantee=exactly once while the process lives; kept in memory only
+  r9 := PhysicalCommit(r8) waits_for=a batch of the query
 
 ring 0 (in the tasks that read the stream)
   filter: none
@@ -41,7 +42,9 @@ dedicated query
   not checked: Spark checks it when the pipeline is created
 
 watermark
-  highest ts of the whole stream - 10 seconds
+  the smallest of those of its streams:
+    s: ts - 10 seconds
+    plain: none
 
 sinks
   out: memory, exactly once while the process lives; kept in memory only

@@ -183,7 +183,13 @@ def _dedicated(planned: Planned, query: DedicatedQuery, mode: ExplainMode) -> It
 
 
 def _watermark(planned: Planned) -> Iterator[str]:
-    stream = planned.stream
+    stream, query = planned.stream, planned.program.dedicated
+    if query is not None and len(query.inputs) > 1:
+        yield "the smallest of those of its streams:"
+        for given in query.inputs:
+            time = "none" if given.event_time is None else f"{given.event_time} - {show_interval(given.delay_us)}"
+            yield f"  {given.stream}: {time}"
+        return
     if stream.event_time is None:
         yield "none: the stream declares no event time"
         return

@@ -90,6 +90,8 @@ class DedicatedPlanner:
             inputs,
             mode=modes[0] if findings is None else findings.mode,
             distinct=findings is not None and findings.distinct,
+            variables=() if findings is None else findings.variables,
+            stateless=findings is not None and findings.stateless,
         )
         output = Schema(()) if findings is None else findings.output
         return DedicatedPlan(tuple(planned), replace(planned[0].program, output=output, dedicated=query), findings)

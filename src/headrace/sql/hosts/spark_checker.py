@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from headrace.model.program import OutputMode
+from headrace.model.program import OutputMode, SessionVariable
 from headrace.model.schema import Schema
+from headrace.sql.plan.event_times import TimeOrigin
 
 BlockerKind = Literal["stateful", "sort", "random", "join"]
 
@@ -77,6 +78,8 @@ class StreamingFindings:
     `mode` is the first of the wanted output modes that Spark allows. `distinct` says that the query is a DISTINCT of
     rows, which are to be emitted at their first occurrence. `conditions` are filters, by relation, with the qualifier
     of their columns: all rows of the relation that matter pass them. `blocker` says why no host can run the query.
+    `times` are the output columns that are an event time. A query that is `stateless` remembers nothing of earlier
+    batches. `variables` are those of the session that it reads.
     """
 
     output: Schema
@@ -85,6 +88,9 @@ class StreamingFindings:
     conditions: dict[str, tuple[tuple[str, ...], str]]
     blocker: Blocker | None
     plan: str
+    times: Mapping[int, TimeOrigin] = field(default_factory=dict)
+    stateless: bool = False
+    variables: tuple[SessionVariable, ...] = ()
 
 
 class SparkChecker(Protocol):

@@ -6,6 +6,7 @@ that the pipeline reads. So its windows close even if the pipeline's filter lets
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +26,8 @@ class EventTime:
     """An output column that is an event time.
 
     When the watermark of the stream below is W, the column has reached W + `shift_us`: later rows have a greater value
-    minus `delay_us`, except for rows that were late themselves.
+    minus `delay_us`, except for rows that were late themselves. For a query on the dedicated host W is the watermark of
+    its output.
     """
 
     column: int
@@ -65,6 +67,12 @@ def stream_times(stream: StreamDef) -> dict[TimePath, EventTime]:
     if stream.event_time is None:
         return {}
     return {(stream.event_time, ""): EventTime(stream.event_time, "event time", stream.delay_us, stream.delay_us)}
+
+
+def streaming_times(found: Mapping[int, TimeOrigin]) -> dict[TimePath, EventTime]:
+    """The event times in the output of a streaming query of Spark, by column. Spark says how far its output has come,
+    so there is neither a shift nor a delay."""
+    return {(column, ""): EventTime(column, origin, shift_us=0, delay_us=0) for column, origin in found.items()}
 
 
 def inherited(times: dict[TimePath, EventTime]) -> EventTime | None:

@@ -11,7 +11,9 @@ Without one, nothing crosses the bridge and Ring 1 has no part:
 
     PhysicalSharedStream -> PhysicalFilter -> PhysicalProject -> PhysicalSink -> PhysicalCommit
 
-On the epoch host a `PhysicalSparkQuery` stands before the sinks, after the last operator of the rings.
+On the epoch host a `PhysicalSparkQuery` stands before the sinks, after the last operator of the rings. On the
+dedicated host a `PhysicalFeed` for each stream and a `PhysicalDedicatedQuery` do, and a `PhysicalBarrier` between them
+if there are several streams.
 
 Every operator has a part at run time that executes it: tests/sql/test_explain_truth.py runs plans and compares.
 """
@@ -195,6 +197,27 @@ class PhysicalFeed(_Unary):
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
         return (("relation", self.relation),)
+
+
+@dataclass(frozen=True)
+class PhysicalBarrier(Physical):
+    """Where the feeds of several streams meet. A savepoint sends a barrier through every stream, and nothing is copied
+    before all of them have delivered it (`headrace.state.savepoints`); the query does not run meanwhile. Its batches
+    read each feed up to a position of its own, so rows need not wait for a barrier."""
+
+    feeds: tuple[Physical, ...]
+
+    @property
+    def inputs(self) -> tuple[Physical, ...]:
+        return self.feeds
+
+    def with_inputs(self, inputs: tuple[Physical, ...]) -> Physical:
+        return replace(self, feeds=inputs)
+
+    @property
+    def details(self) -> tuple[tuple[str, str], ...]:
+        names = [feed.relation for feed in self.feeds if isinstance(feed, PhysicalFeed)]
+        return (("aligns", ", ".join(names)), ("for", "savepoints"))
 
 
 @dataclass(frozen=True)

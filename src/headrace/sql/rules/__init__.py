@@ -18,6 +18,7 @@ from headrace.sql.plan.logical import Plan
 from headrace.sql.plan.physical import Physical, PhysicalAggregate, PhysicalMergeAggregate, PhysicalProject, topological
 from headrace.sql.rules.fold_constants import fold_constants
 from headrace.sql.rules.inline_projections import inline_projections
+from headrace.sql.rules.insert_barrier_for_fan_in import insert_barrier_for_fan_in
 from headrace.sql.rules.merge_unions import merge_unions
 from headrace.sql.rules.prune_columns import prune_columns
 from headrace.sql.rules.push_down_filter import push_down_filter
@@ -32,6 +33,8 @@ LOGICAL_RULES: tuple[LogicalRule, ...] = (
     prune_columns,
 )
 PHYSICAL_RULES: tuple[PhysicalRule, ...] = (split_aggregates,)
+# The parts of a query on the dedicated host are planned with the rules above, one stream at a time. This one sees all.
+FAN_IN_RULES: tuple[PhysicalRule, ...] = (insert_barrier_for_fan_in,)
 
 P = TypeVar("P", Plan, Physical)
 Trace = tuple[tuple[str, Plan | Physical | None], ...]
@@ -84,6 +87,7 @@ def _physical_outputs(plan: Physical) -> object:
 
 
 __all__ = [
+    "FAN_IN_RULES",
     "LOGICAL_RULES",
     "PHYSICAL_RULES",
     "LogicalRule",
