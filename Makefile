@@ -77,8 +77,8 @@ bench-driver: $(STAMP) ## The driver's CPU per epoch by rows, pipelines (to 1,00
 bench-scale: $(STAMP) ## The cost model, predicted against measured, the driver's work, and what larger clusters would need
 	@$(BIN)/python -m bench.scale $(if $(QUICK),--quick)
 
-bench-hosts: $(STAMP) ## Pipelines on the epoch and dedicated hosts beside plain Spark queries, and small epochs (12 minutes)
-	@$(BIN)/python -m bench.hosts
+bench-hosts: $(STAMP) ## Pipelines on the epoch and dedicated hosts beside plain Spark queries, and small epochs (12 minutes; QUICK=1; ONLY=a,b)
+	@$(BIN)/python -m bench.hosts $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: bench-start
 bench-start: $(STAMP) ## Seconds and phases from `headrace run` to its first row, beside a plain PySpark script (3 minutes)

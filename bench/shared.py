@@ -129,7 +129,7 @@ def measure(say: Say) -> Report:
             say(
                 f"plain Spark: {plain_settings(engine.cores)}, maxFilesPerTrigger {PER_EPOCH}, schema of 3 fields, noop"
             )
-            say(f"headrace: {QUERY_SETTINGS}, max_epoch_bytes of {PER_EPOCH} files, memory sink")
+            say(f"headrace: {QUERY_SETTINGS}, max_epoch_bytes of {PER_EPOCH} files, noop")
             say(f"{rows:,} rows in {MEASURED} files, {PER_EPOCH} files an epoch; warm-up: {WARM} files before")
             best = compare(engine, work, files, say)
             columns = by_columns(engine, work, files, say)

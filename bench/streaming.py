@@ -2,8 +2,8 @@
 
 Both get what they are best with. Plain Spark: a schema of only the fields it needs, as many shuffle partitions as
 cores, the fast checkpoint file manager, its in-memory state store, no empty micro-batches, a sink that does nothing.
-headrace: its defaults, on the same session. Both admit the same amount of input at a time. The session keeps both of
-Java's compilers, which headrace's own would not.
+headrace: its defaults, on the same session, and its own sink that does nothing. Both admit the same amount of input at
+a time. The session keeps both of Java's compilers, which headrace's own would not.
 
 How a figure is taken: a variant first works off warm-up files, until it is idle. Then all measured files appear at
 once, and the clock runs until the last row is processed and committed by every query.
@@ -27,7 +27,7 @@ from bench import feed
 from headrace.hub.hub import Hub
 from headrace.model.program import Meaning
 from headrace.spark.java import find_java
-from headrace.spark.session import QUERY_SETTINGS, Engine, adopt, errors_to
+from headrace.spark.session import POOLS, QUERY_SETTINGS, Engine, adopt, errors_to
 
 LIMIT_SECONDS = 900.0
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -50,6 +50,7 @@ def session(work: Path) -> Engine:
         "spark.sql.session.timeZone": "UTC",
         "spark.python.daemon.module": "headrace.spark.daemon",
         "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": POOLS.as_uri(),
         "spark.log.level": "OFF",
         "spark.local.dir": str(work / "local"),
     }
@@ -123,7 +124,7 @@ def shared(
                 size = per_epoch * _largest(files)
                 into = f"INTO out WITH (host = '{host}') AS"
                 pipelines = ";".join(f"CREATE PIPELINE p{i} {into} {select}" for i, select in enumerate(selects))
-                sink = "CREATE SINK out WITH (type = 'memory', max_rows = '1000')"
+                sink = "CREATE SINK out WITH (type = 'noop')"
                 hub.sql(f"{feed.declaration(inbox, max_epoch_bytes=str(size))};{sink};{pipelines}")
             stream = hub.streams["s"]
             while stream.status().rows < given:

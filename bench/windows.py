@@ -79,7 +79,7 @@ def measure(say: Callable[[str], None]) -> Report:
             say(
                 f"plain Spark: {plain_settings(engine.cores)}, maxFilesPerTrigger {PER_EPOCH}, schema of 3 fields, noop"
             )
-            say(f"headrace: {QUERY_SETTINGS}, max_epoch_bytes of {PER_EPOCH} files, memory sink")
+            say(f"headrace: {QUERY_SETTINGS}, max_epoch_bytes of {PER_EPOCH} files, noop")
             say(f"{MEASURED * FILE_ROWS:,} rows, {PER_EPOCH * FILE_ROWS:,} an epoch; warm-up: {WARM} files before")
             for keys in (10, 100_000):
                 files = feed.write(work / f"data-{keys}", WARM + MEASURED, FILE_ROWS, keys)

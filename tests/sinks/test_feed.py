@@ -259,6 +259,21 @@ def test_drop_counts_exactly_what_found_no_room_and_a_second_run_drops_the_same(
     assert writer.log.epochs(5)[0].dropped == 0
 
 
+def test_rows_that_find_no_room_are_not_written_and_take_their_epoch_with_them(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, strategy="drop", limit="2000")
+    writer.log.register("reader")
+    writer.run(0, range(60))
+    files = writer.files()
+    key = writer.key(1)
+    assert [s.rows for s in writer.stage(key, [range(300)])] == [300]
+    assert writer.files() == files, "a task writes nothing that would be dropped"
+    staged = writer.stage(key, [[1, 2], range(300)])
+    assert writer.driver().commit(key, staged) == 0
+    assert [(e.rows, e.dropped) for e in writer.log.epochs(0)] == [(60, 0), (0, 302)]
+    assert len(writer.rows()) == 60
+    assert not [name for name in writer.files() if name not in files and "segments" in name]
+
+
 @pytest.mark.parametrize("strategy", ["pause", "spill"])
 def test_pause_and_spill_ask_the_stream_to_pause_and_drop_nothing(tmp_path: Path, strategy: str) -> None:
     writer = Writer(tmp_path, strategy=strategy, limit="900")

@@ -27,8 +27,9 @@ from headrace.bridge.messages import VERSION
 from headrace.errors import InternalError
 
 STAGING = "staged"
-# Chosen, not measured: rows inside messages pass through the driver's Python, and files must be written and listed.
-INLINE_BYTES = 2 * 1024 * 1024
+# What a task may send of one pipeline. Rows inside messages are converted one at a time in the driver; files need a job
+# that reads them. With two tasks both took the same CPU at about 700 KB each (docs/design/2026-11-17-epoch-host.md).
+INLINE_BYTES = 512 * 1024
 # Spark holds a message in memory several times on its way.
 MESSAGE_BYTES = 8 * 1024 * 1024
 
@@ -63,8 +64,8 @@ def stage_rows(instance: int, table: pa.Table, directory: str) -> list[RowsForSp
     if table.nbytes > INLINE_BYTES and os.path.isdir(directory):
         path = os.path.join(directory, f"{instance}-{uuid.uuid4().hex}.parquet")
         with state_errors(Path(directory)):
-            # Spark's vectorized reader takes LZ4 blocks at full speed; a dictionary would cost more than it saves.
-            pq.write_table(table, path, compression="lz4", use_dictionary=False, write_statistics=False)
+            # Compression and dictionaries cost more CPU than they save, and few of these pages ever reach the disk.
+            pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
             size = os.path.getsize(path)
         staged = [RowsForSpark(instance, table.num_rows, file=path, size=size)]
     else:

@@ -12,7 +12,8 @@ key ever comes back. A crash before the commit point leaves segments that no man
 **When the consumer is too slow.** The strategies `pause` and `spill` let the planner of the stream pause while the feed
 holds more than `limit` bytes (`is_full`); nothing is lost. They differ in the default of `limit` only: rows always go
 through the disk. `drop` leaves out the rows of an epoch for which there is no room, and counts them in its manifest.
-That is decided once, at the commit or promise, so that a re-run of the epoch drops the same rows.
+That is decided once, at the commit or promise, so that a re-run of the epoch drops the same rows. If there is no room
+for the rows of a single task, the task does not write them, and the commit then drops the whole epoch.
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ class FeedWatch:
         return list(full)
 
 
+UNWRITTEN = ""  # the name of a segment that found no room
 NOWHERE = Staged(0)  # the receipt for rows of a stream that was dropped
 
 
@@ -146,9 +148,12 @@ class FeedTask:
     def stage(self, table: pa.Table, key: SinkKey) -> Staged:
         if self._settings.abandoned(key.instance):
             return NOWHERE
-        directory = FeedLog(self._settings.directory(key.instance)).segments
-        name = f"{_tag(key)}/{uuid.uuid4().hex}"
+        log = FeedLog(self._settings.directory(key.instance))
+        directory, name = log.segments, f"{_tag(key)}/{uuid.uuid4().hex}"
         with _writing(self._sink.name, directory):
+            waiting = log.backlog().bytes if self._settings.strategy == "drop" else 0
+            if waiting and waiting + table.nbytes > self._settings.most:
+                return _receipt(FeedSegment(UNWRITTEN, table.num_rows, table.nbytes, 0))
             try:
                 written = write_segment(directory, name, table)
             except BaseException:
@@ -158,7 +163,11 @@ class FeedTask:
                     return NOWHERE
                 raise
         fault_point("after-feed-segment")
-        return Staged(written.rows, file=json.dumps([written.file, written.rows, written.bytes, written.crc]))
+        return _receipt(written)
+
+
+def _receipt(segment: FeedSegment) -> Staged:
+    return Staged(segment.rows, file=json.dumps([segment.file, segment.rows, segment.bytes, segment.crc]))
 
 
 class FeedSink:
@@ -299,7 +308,9 @@ class FeedSink:
             ending=mark is not None and mark.ending,
         )
         waiting = log.backlog().bytes if segments and self._settings.strategy == "drop" else 0
-        if waiting and waiting + made.bytes > self._settings.most:  # an empty feed takes an epoch of any size
+        unwritten = any(segment.file == UNWRITTEN for segment in segments)
+        # An empty feed takes an epoch of any size.
+        if unwritten or (waiting and waiting + made.bytes > self._settings.most):
             made = replace(made, segments=(), dropped=made.rows)
         return self._placed(made, log)
 

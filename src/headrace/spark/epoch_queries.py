@@ -26,12 +26,12 @@ from headrace.base.faults import fault_point
 from headrace.errors import QueryTimeout, StreamFailed, WorkerDied
 from headrace.model.definitions import PipelineDef
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
-from headrace.spark.jvm_plans import parse_query, query_over
+from headrace.spark.jvm_plans import parse_query, query_over, reads_nothing_else
 from headrace.spark.query_failures import is_of_spark, query_failure
 from headrace.spark.query_log import muted
 from headrace.spark.query_output import write_output
 from headrace.spark.session import Engine
-from headrace.spark.staged_input import is_large, staged_input
+from headrace.spark.staged_input import are_narrow, is_large, staged_input
 from headrace.spark.static_tables import StaticTables
 from headrace.sql.hosts.clock_calls import clock_edits
 from headrace.sql.hosts.text_edits import edited
@@ -41,6 +41,10 @@ POOL = "headrace-queries"
 THREADS = 8
 ATTEMPTS = 3  # of a query whose worker dies
 LOOK_SECONDS = 0.2
+# A limit in bytes makes Spark add up the sizes of all vectors after every row: half of the CPU time of tasks that hand
+# narrow rows to Python. This value means no limit. Rows of joined tables may be wide, and a limit that the user has set
+# in the session stays as it is.
+BATCH_LIMIT, NO_LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1)
 CANCEL_SECONDS = 10.0  # Spark kills the Python workers of cancelled tasks after two seconds
 _numbers = itertools.count(1)
 _log = logging.getLogger(__name__)
@@ -162,6 +166,9 @@ class EpochQueries:
         rows = staged_input(self._spark, spark.staged, query.staged)
         result = query_over(self._spark, parsed, spark.relation, rows)
         large = is_large(query.staged)
+        context: Any = self._spark.sparkContext
+        narrow = large and are_narrow(query.staged) and reads_nothing_else(result, rows)
+        context.setLocalProperty(BATCH_LIMIT, NO_LIMIT if narrow else None)
         outcome.receipts = write_output(result, query.pipeline, query.key, outcome.lost, in_tasks=large)
         return outcome
 

@@ -67,6 +67,17 @@ def distinct_input(frame: DataFrame) -> DataFrame | None:
     return frame_of(spark, plans.WithCTE(analyzed.plan().child(), analyzed.cteDefs()))
 
 
+def reads_nothing_else(frame: DataFrame, rows: DataFrame) -> bool:
+    """True if `frame`, a query over `rows`, reads no other relation. Scalar subqueries do not
+    count."""
+    return _relations(frame) == _relations(rows)
+
+
+def _relations(frame: DataFrame) -> int:
+    analyzed: Any = frame._jdf.queryExecution().analyzed()
+    return sum(str(leaf.nodeName()) != "CTERelationRef" for leaf in seq(analyzed.collectLeaves()))
+
+
 def refuse_streaming(frame: DataFrame, mode: str) -> None:
     """Raise AnalysisException if Spark refuses the query as a streaming query with this output mode."""
     jvm: Any = frame.sparkSession._jvm

@@ -41,6 +41,9 @@ _TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 # compiler the JVM took 20 instead of 34 s of CPU from its start to the first result, cold, on two cores.
 FAST_START = "-XX:TieredStopAtLevel=1"
 
+# Which queries get free task slots first.
+POOLS = Path(__file__).with_name("pools.xml")
+
 # The JVM's heap, unless the user sets one. With Spark's default of 1 GB, 110 pipelines on the epoch host ran out of it,
 # and Spark ends the whole JVM then.
 _HEAP_MB = 2048
@@ -256,6 +259,7 @@ def _session_settings(
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "headrace.spark.daemon",
         "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": POOLS.as_uri(),
         "spark.log.level": "INFO" if log is None else "WARN",
     }
     if master.startswith("local"):
