@@ -8,7 +8,7 @@ the relation the query needs, and which conditions it can push down to it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headrace.errors import DuplicateName, SparkRefused, UnknownType, UnsupportedStateful
-from headrace.model.program import OutputMode, SessionVariable
+from headrace.model.program import OutputMode
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.spark.jvm_plans import (
     OFFSET,
@@ -26,10 +26,17 @@ from headrace.spark.jvm_plans import (
     query_over_all,
     refuse_streaming,
     seq,
-    walk_tree,
 )
 from headrace.spark.output_times import keeps_state, output_times
 from headrace.spark.passed_columns import passed_columns
+from headrace.spark.plan_blockers import epoch_blocker, streaming_blocker
+from headrace.spark.plan_needs import (
+    conditions_by_relation,
+    needed_columns,
+    pushed_conditions,
+    session_variables,
+    with_parents,
+)
 from headrace.spark.query_failures import condition_of, spark_says
 from headrace.spark.query_log import muted
 from headrace.spark.staged_input import spark_schema
@@ -45,20 +52,6 @@ _STREAMING_ADVICE = (
     "Joins of streams need a watermark on both sides and a condition on event time for outer rows; windows need the "
     "event time; groups without a window need EMIT CHANGES."
 )
-# Nodes that give the same rows however the stream is cut into epochs.
-_ROW_BY_ROW = frozenset(
-    ["Project", "Filter", "SubqueryAlias", "View", "LogicalRDD", "WithCTE", "CTERelationDef", "CTERelationRef", "Union",
-     "Generate", "Expand", "LateralJoin", "ResolvedHint", "UnresolvedHint", "Repartition", "RepartitionByExpression",
-     "RebalancePartitions"]
-)  # fmt: skip
-_SORTS = {"Sort": "ORDER BY", "GlobalLimit": "LIMIT", "LocalLimit": "LIMIT", "Offset": "OFFSET", "Tail": "LIMIT"}
-_STATES = {
-    "Aggregate": "an aggregate", "Distinct": "DISTINCT", "Deduplicate": "DISTINCT", "Window": "OVER (...)",
-    "Intersect": "INTERSECT", "Except": "EXCEPT", "Pivot": "PIVOT",
-}  # fmt: skip
-# The joins that keep rows of one side only, by the side that may be the stream.
-_LEFT = frozenset(["inner", "cross", "leftouter", "leftsemi", "leftanti", "existencejoin", "leftsingle"])
-_RIGHT = frozenset(["inner", "cross", "rightouter"])
 
 
 class QueryChecker:
@@ -96,7 +89,7 @@ class _Check:
             frame = query_over(self.spark, self.parsed, self.relation, rows)
             analyzed: Any = frame._jdf.queryExecution().analyzed()
             output = self._output(frame.schema)
-            blocker = self._blocker(analyzed)
+            blocker = epoch_blocker(analyzed, self._range)
             if blocker is not None:
                 return SparkFindings(
                     output,
@@ -108,12 +101,13 @@ class _Check:
                     plan="",
                 )
             plan = self._optimized(analyzed)
-            columns, conditions, qualifier = self._pushed(plan, variables=bool(_variables(analyzed)))
+            # a variable may have another value in a later epoch
+            conditions, qualifier = ((), "") if session_variables(analyzed) else pushed_conditions(plan)
             text = str(plan.toString()).rstrip()
             passed = passed_columns(plan)
             return SparkFindings(
                 output,
-                columns,
+                needed_columns(plan),
                 conditions=conditions,
                 qualifier=qualifier,
                 tables=self._tables(),
@@ -167,51 +161,6 @@ class _Check:
                 ) from None
         return Schema(tuple(fields))
 
-    # --- what cannot run epoch by epoch -------------------------------------------------------------
-
-    def _blocker(self, plan: Any) -> Blocker | None:
-        if not plan.isStreaming():
-            return Blocker("stateful", "a query that reads no stream")
-        for node in walk_tree(plan):
-            found = self._of_node(node)
-            if found is not None:
-                return found
-        return None
-
-    def _of_node(self, node: Any) -> Blocker | None:
-        name, streaming = str(node.nodeName()), bool(node.isStreaming())
-        for expression in seq(node.expressions()):
-            if not expression.deterministic() and streaming:
-                guilty = _random_part(expression)
-                return Blocker("random", f"{guilty.prettyName()}()", str(guilty.sql()), self._range(guilty))
-        for inner in seq(node.subqueries()):
-            if inner.isStreaming():
-                return Blocker("join", "a subquery over the stream", "", self._range(inner))
-            found = next((b for b in map(self._of_node, walk_tree(inner)) if b is not None), None)
-            if found is not None:
-                return found
-        if name == "Union" and streaming and not all(child.isStreaming() for child in seq(node.children())):
-            return Blocker("join", "UNION ALL of the stream with a static table", "UNION", self._range(node))
-        if not streaming or name in _ROW_BY_ROW:
-            return None
-        if name in _SORTS:
-            return Blocker("sort", _SORTS[name], _SORTS[name], self._range(node))
-        if name == "Join":
-            return self._of_join(node)
-        return Blocker("stateful", _STATES.get(name, name), _STATES.get(name, name), self._range(node))
-
-    def _of_join(self, node: Any) -> Blocker | None:
-        left, right = bool(node.left().isStreaming()), bool(node.right().isStreaming())
-        kind = str(node.joinType().toString()).lower().split("(")[0].replace(" ", "").replace("_", "")
-        if left and right:
-            return Blocker("join", "a join of the stream with itself", "JOIN", self._range(node))
-        if kind in (_LEFT if left else _RIGHT):
-            return None
-        side = "left" if left else "right"
-        return Blocker(
-            "join", f"a {node.joinType().sql()} JOIN with the stream on the {side}", "JOIN", self._range(node)
-        )
-
     def _range(self, node: Any) -> tuple[int, int] | None:
         """The range of a node in the user's text."""
         origin = node.origin()
@@ -219,35 +168,6 @@ class _Check:
             return None
         begin, end = int(origin.startIndex().get()) - self.start, int(origin.stopIndex().get()) - self.start + 1
         return (begin, min(end, len(self.sql))) if 0 <= begin < len(self.sql) else None
-
-    # --- what the relation must provide -------------------------------------------------------------
-
-    def _pushed(self, plan: Any, variables: bool) -> tuple[tuple[int, ...], tuple[str, ...], str]:
-        """The columns that the query needs, the conditions that all its rows must pass, and their qualifier. With
-        `variables` of the session no condition is pushed down."""
-        above = [(parent, node) for parent, node in _with_parents(plan) if node.nodeName() == "LogicalRDD"]
-        leaves = [(parents, leaf) for parents, leaf in above if leaf.isStreaming()]
-        needed: set[int] = set()
-        for parents, leaf in leaves:
-            needed |= self._columns(parents, leaf)
-        conditions: tuple[str, ...] = ()
-        qualifier = ""
-        if len(leaves) == 1 and not variables:
-            conditions, qualifier = _conditions(leaves[0][0])
-        return tuple(sorted(needed)), conditions, qualifier
-
-    def _columns(self, parents: list[Any], leaf: Any) -> set[int]:
-        """The columns of one leaf that its nearest projection, and the filters below that, read."""
-        places = {attribute.exprId().id(): i for i, attribute in enumerate(seq(leaf.output()))}
-        found: set[int] = set()
-        for parent in reversed(parents):
-            references = seq(parent.references().toSeq())
-            found |= {places[a.exprId().id()] for a in references if a.exprId().id() in places}
-            if parent.nodeName() in ("Project", "Aggregate"):
-                return found
-            if parent.nodeName() != "Filter":
-                break
-        return set(places.values())
 
     def _optimized(self, analyzed: Any) -> Any:
         """The plan after Spark's optimizer, without the rules that read the rows of static tables. The rules to leave
@@ -266,7 +186,7 @@ class _Check:
         """The tables, views and paths that the text names, beside the stream and the names of WITH."""
         found: list[StaticTable] = []
         hidden = {self.relation.lower(), *(str(name).lower() for name in _declared(self.parsed))}
-        for parents, node in _with_parents(self.parsed, subqueries=True):
+        for parents, node in with_parents(self.parsed, subqueries=True):
             if node.nodeName() != "UnresolvedRelation":
                 continue
             parts = [str(p) for p in seq(node.multipartIdentifier())]
@@ -296,7 +216,7 @@ class _StreamingCheck(_Check):
             timed = {r.name: watermarked(bare[r.name], r.event_time, r.delay_us) for r in self.relations}
             frame = query_over_all(self.spark, self.parsed, timed)
             output = self._output(frame.schema)
-            blocker = self._refused_part(frame._jdf.queryExecution().analyzed())
+            blocker = streaming_blocker(frame._jdf.queryExecution().analyzed(), self._range)
             if blocker is not None:
                 return StreamingFindings(output, "append", distinct=False, conditions={}, blocker=blocker, plan="")
             rows = distinct_input(frame)
@@ -309,12 +229,12 @@ class _StreamingCheck(_Check):
                 output,
                 mode,
                 distinct=rows is not None,
-                conditions=self._conditions_of(plan, bare),
+                conditions=conditions_by_relation(plan, bare),
                 blocker=None,
                 plan=text,
                 times=output_times(self.spark, analyzed, optimized),
                 stateless=not keeps_state(optimized),
-                variables=_variables(analyzed),
+                variables=session_variables(analyzed),
             )
         except (AnalysisException, ParseException) as problem:
             if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
@@ -339,66 +259,12 @@ class _StreamingCheck(_Check):
             resolved=True,
         ) from None
 
-    def _refused_part(self, plan: Any) -> Blocker | None:
-        """A part that gives other rows in a re-run, or that no stream has: a random function, a sort."""
-        if not plan.isStreaming():
-            return Blocker("stateful", "a query that reads no stream")
-        for node in walk_tree(plan):
-            name, streaming = str(node.nodeName()), bool(node.isStreaming())
-            if not streaming:
-                continue
-            for expression in seq(node.expressions()):
-                if not expression.deterministic():
-                    guilty = _random_part(expression)
-                    return Blocker("random", f"{guilty.prettyName()}()", str(guilty.sql()), self._range(guilty))
-            if name in _SORTS:
-                return Blocker("sort", _SORTS[name], _SORTS[name], self._range(node))
-            if any(inner.isStreaming() for inner in seq(node.subqueries())):
-                return Blocker("join", "a subquery over a stream", "", self._range(node))
-        return None
-
-    def _conditions_of(self, plan: Any, frames: Mapping[str, DataFrame]) -> dict[str, tuple[tuple[str, ...], str]]:
-        """The conditions directly above each relation that the query reads once. One that it reads twice has none: a
-        row may matter to either place."""
-        names = {
-            attribute.exprId().id(): name
-            for name, frame in frames.items()
-            for attribute in seq(frame._jdf.queryExecution().analyzed().output())
-        }
-        found: dict[str, tuple[tuple[str, ...], str]] = {}
-        leaves = [
-            (p, leaf) for p, leaf in _with_parents(plan) if leaf.nodeName() == "LogicalRDD" and leaf.isStreaming()
-        ]
-        if len(leaves) != len(frames):
-            return {}
-        for parents, leaf in leaves:
-            owners = {names.get(attribute.exprId().id()) for attribute in seq(leaf.output())}
-            name = owners.pop() if len(owners) == 1 else None
-            if name is not None:
-                found[name] = _conditions(parents)
-        return found
-
 
 def watermarked(rows: DataFrame, event_time: str | None, delay_us: int) -> DataFrame:
     """`rows` with the watermark of their stream, if that has one."""
     if event_time is None:
         return rows
     return rows.withWatermark(event_time, f"{delay_us} microseconds")
-
-
-def _variables(analyzed: Any) -> tuple[SessionVariable, ...]:
-    """The session variables that a query reads, also in subqueries and views, with the values that they have now."""
-    found = {
-        str(inner.identifier().name()): inner
-        for _, node in _with_parents(analyzed, subqueries=True)
-        for expression in seq(node.expressions())
-        for inner in walk_tree(expression)
-        if inner.nodeName() == "VariableReference"
-    }
-    return tuple(
-        SessionVariable(name, str(one.dataType().sql()), str(one.varDef().currentValue().sql()))
-        for name, one in sorted(found.items())
-    )
 
 
 def _name_length(text: str, parts: int) -> int:
@@ -409,7 +275,7 @@ def _name_length(text: str, parts: int) -> int:
 
 
 def _declared(plan: Any) -> Iterator[str]:
-    for _, node in _with_parents(plan, subqueries=True):
+    for _, node in with_parents(plan, subqueries=True):
         if node.nodeName() == "UnresolvedWith":
             for relation in seq(node.cteRelations()):
                 yield relation._1()
@@ -420,51 +286,3 @@ def _endless(spark: SparkSession, schema: StructType) -> DataFrame:
     empty: Any = spark.createDataFrame([], schema)._jdf
     inner: Any = spark._jsparkSession
     return DataFrame(inner.internalCreateDataFrame(empty.queryExecution().toRdd(), empty.schema(), True), spark)
-
-
-def _conditions(parents: list[Any]) -> tuple[tuple[str, ...], str]:
-    """The operands of the filter directly above a leaf, in Spark SQL, if their columns have one qualifier."""
-    if not parents or parents[-1].nodeName() != "Filter":
-        return (), ""
-    found: dict[str, list[str]] = {}
-    for part in _operands(parents[-1].condition()):
-        qualifiers = {
-            ".".join(map(str, seq(e.qualifier()))) for e in walk_tree(part) if e.nodeName() == "AttributeReference"
-        }
-        if len(qualifiers) == 1:
-            found.setdefault(qualifiers.pop(), []).append(str(part.sql()))
-    if not found:
-        return (), ""
-    qualifier, conditions = max(found.items(), key=lambda item: len(item[1]))
-    return tuple(conditions), qualifier
-
-
-def _operands(condition: Any) -> Iterator[Any]:
-    if condition.nodeName() == "And":
-        yield from _operands(condition.left())
-        yield from _operands(condition.right())
-    else:
-        yield condition
-
-
-def _random_part(expression: Any) -> Any:
-    """The innermost part of an expression that is not deterministic."""
-    for child in seq(expression.children()):
-        if not child.deterministic():
-            return _random_part(child)
-    return expression
-
-
-def _with_parents(
-    node: Any, parents: list[Any] | None = None, *, subqueries: bool = False
-) -> Iterator[tuple[list[Any], Any]]:
-    """The nodes of a plan with the nodes above each, the root first."""
-    above = parents or []
-    yield above, node
-    inner = seq(node.children())
-    if node.nodeName() == "UnresolvedWith":
-        inner += [relation._2() for relation in seq(node.cteRelations())]
-    if subqueries:
-        inner += seq(node.subqueries())
-    for child in inner:
-        yield from _with_parents(child, [*above, node], subqueries=subqueries)
