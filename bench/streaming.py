@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import headrace
 from bench import feed
+from headrace.base.hadoop import hadoop_text
 from headrace.hub.hub import Hub
 from headrace.model.program import Meaning
 from headrace.spark.java import find_java
@@ -50,7 +51,7 @@ def session(work: Path) -> Engine:
         "spark.sql.session.timeZone": "UTC",
         "spark.python.daemon.module": "headrace.spark.daemon",
         "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.allocation.file": POOLS.as_uri(),
+        "spark.scheduler.allocation.file": hadoop_text(POOLS),
         "spark.log.level": "OFF",
         "spark.local.dir": str(work / "local"),
     }

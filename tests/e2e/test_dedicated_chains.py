@@ -179,7 +179,7 @@ def test_a_chain_of_a_join_that_is_killed_over_and_over_loses_and_doubles_nothin
     case = DedicatedChainCase(tmp_path, rows=600, epoch_bytes=8_000).prepare()
     # The driver dies when a batch is staged; when it is in the stream and not in the other sink or in Spark's log.
     assert case.run("after-dedicated-staging@3", seconds=600) == -9
-    assert case.run("after-feed-manifest@9", seconds=600) == -9
+    assert case.run("after-feed-manifest@4", seconds=600) == -9
     assert case.run("after-dedicated-commit@2", seconds=600) == -9
     assert case.run("after-dedicated-progress@2", seconds=600) == -9
     assert case.run(seconds=600) == 0

@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-from headrace.spark import archive
+from headrace.model.program import Meaning
+from headrace.spark import archive, session
 from headrace.spark.python import worker_python
 
 
@@ -42,3 +45,18 @@ def test_without_a_writable_cache_the_interpreter_itself_is_used(
     script.unlink()
     script.mkdir()
     assert worker_python() == sys.executable
+
+
+@pytest.mark.spark
+def test_spark_finds_its_pools_in_a_directory_with_a_space_and_special_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_of_the_run: SparkSession
+) -> None:
+    pools = tmp_path / "José 50% [x]" / "pools.xml"
+    pools.parent.mkdir()
+    pools.write_bytes(session.POOLS.read_bytes())
+    monkeypatch.setattr(session, "POOLS", pools)
+    settings = session._session_settings("local[1]", tmp_path / "spark.log", Meaning(), java=[], added={})
+    jvm: Any = spark_of_the_run._jvm
+    found = jvm.org.apache.hadoop.fs.Path(settings["spark.scheduler.allocation.file"])
+    files = found.getFileSystem(jvm.org.apache.hadoop.conf.Configuration())
+    assert files.getFileStatus(found).getLen() == pools.stat().st_size

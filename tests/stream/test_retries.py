@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import BadOption, DiskFull, WorkerDied
+from headrace.errors import BadOption, DiskFull, SinkUnavailable, WorkerDied
 from headrace.stream.retries import Retries, RetryPolicy
 
 DEATH = WorkerDied("a worker died").render()
@@ -37,3 +37,18 @@ def test_progress_between_two_deaths_starts_the_count_again() -> None:
     for epoch in range(20):
         found = retries.failed(DEATH, epoch=epoch, up=1.0, now=0.0)
         assert found is not None and found.attempt == 1
+
+
+@pytest.mark.parametrize("problem", [DEATH, "Py4JJavaError: something of Spark"])
+def test_failures_without_limit_use_up_no_attempts_of_others(problem: str) -> None:
+    retries, away = Retries(RetryPolicy()), SinkUnavailable("the broker is away", sink="k").render()
+    for _ in range(20):
+        assert retries.failed(away, epoch=3, up=1.0, now=0.0) is not None
+    assert retries.failed(problem, epoch=3, up=1.0, now=0.0) is not None
+
+
+def test_deaths_count_beside_other_failures() -> None:
+    retries = Retries(RetryPolicy())
+    given = ["Py4JJavaError: something of Spark", DEATH] * 3
+    assert all(retries.failed(problem, epoch=3, up=1.0, now=0.0) is not None for problem in given)
+    assert retries.failed(DEATH, epoch=3, up=1.0, now=0.0) is None

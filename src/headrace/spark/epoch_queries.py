@@ -142,19 +142,23 @@ class EpochQueries:
     def _attempted(self, one: _Running) -> QueryOutcome:
         """Run a query, again if its worker dies. What a failed attempt staged is not in its receipts, and is deleted
         with the epoch's other staged files."""
+        failed = "it was stopped"
         for attempt in range(1, ATTEMPTS + 1):
+            if one.given_up:  # between two attempts, when there was no job to cancel
+                break
             try:
                 return self._run(one.query)
             except Exception as problem:
                 if is_of_spark(problem):
                     raise
                 failure = query_failure(problem, one.query.pipeline)
+                failed = failure.render()
                 ended = self._cancelled or one.given_up  # Spark kills the workers of cancelled tasks
                 if not isinstance(failure, WorkerDied) or ended or attempt == ATTEMPTS:
                     break
                 name, epoch = one.query.pipeline.name, one.query.key.epoch
                 _log.warning("the query of pipeline %s runs again in epoch %d: %s", name, epoch, failure.message)
-        return QueryOutcome(failure=failure.render())
+        return QueryOutcome(failure=failed)
 
     def _run(self, query: EpochQuery) -> QueryOutcome:
         program = query.pipeline.program

@@ -20,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.base.durable import private_opener
+from headrace.base.hadoop import hadoop_text
 from headrace.base.logs import SPARK_LOGS, keep_previous
 from headrace.errors import SessionMismatch, SparkNotStarted
 from headrace.model.program import Meaning
@@ -259,7 +260,7 @@ def _session_settings(
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "headrace.spark.daemon",
         "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.allocation.file": POOLS.as_uri(),
+        "spark.scheduler.allocation.file": hadoop_text(POOLS),
         "spark.log.level": "INFO" if log is None else "WARN",
     }
     if master.startswith("local"):

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote_from_bytes
 
 from headrace.base.durable import fsync, private_directory, state_errors, write_atomic
+from headrace.base.hadoop import hadoop_text
 from headrace.errors import StateDamaged
 from headrace.model.stored import damaged, store_text, stored_text
 from headrace.state.progress import read_progress
@@ -49,13 +50,8 @@ def continue_checkpoint(directory: Path, checkpoint: str) -> None:
 
 
 def location(checkpoint: Path) -> str:
-    """`checkpoint` as a value of Spark's option checkpointLocation.
-
-    Spark makes a Hadoop Path of the text, and that escapes special characters itself. A URI, such as `as_uri` returns,
-    would be escaped twice and name another directory. Without the scheme, the checkpoint would be wherever
-    fs.defaultFS points. Two leading slashes would be read as a host name.
-    """
-    return "file:/" + str(checkpoint.absolute()).lstrip("/")
+    """`checkpoint` as a value of Spark's option checkpointLocation."""
+    return hadoop_text(checkpoint)
 
 
 def misplaced(checkpoint: Path) -> Path:

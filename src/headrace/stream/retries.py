@@ -19,14 +19,16 @@ from headrace.errors import (
     may_pass,
 )
 
+# A disk may stay full for a day, and then have room again.
 _ENDLESS = (BrokerUnreachable, DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable, StoreUnreachable)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Waits in seconds: `first`, doubled up to `longest`. After `limit` failures in a row without progress, the query
-    stays dead. If they are deaths of a worker, after `deaths`: the worker may have been killed from outside, but more
-    often the query itself kills it. A query that was up for `calm` seconds has made progress, even without an epoch."""
+    stays dead, and after `deaths` of a worker among them: the worker may have been killed from outside, but more often
+    the query itself kills it. Failures that are retried without limit do not count. A query that was up for `calm`
+    seconds has made progress, even without an epoch."""
 
     first: float = 0.5
     longest: float = 30.0
@@ -56,20 +58,18 @@ class Retries:
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
         self._attempt, self._since, self._epoch = 0, 0.0, -1
+        self._counted, self._deaths = 0, 0
 
     def reset(self) -> None:
         """Start counting from zero."""
-        self._attempt = 0
+        self._attempt = self._counted = self._deaths = 0
 
     def failed(self, problem: str, epoch: int, up: float, now: float, at_once: bool = False) -> Retrying | None:
         """Count a failure at `now`. `epoch` is the newest committed one, and the query was up for `up` seconds. Returns
         the next attempt, or None to give up. With `at_once` the next attempt does not wait."""
         if self._attempt and (epoch > self._epoch or up >= self.policy.calm):
-            self._attempt = 0
-        if not may_pass(problem):
-            return None
-        limit = self.policy.deaths if kind_of(problem) is WorkerDied else self.policy.limit
-        if self._attempt >= limit and not _endless(problem):
+            self.reset()
+        if not may_pass(problem) or self._given_up(problem):
             return None
         if not self._attempt:
             self._since = now
@@ -77,7 +77,11 @@ class Retries:
         wait = 0.0 if at_once else self.policy.wait(self._attempt)
         return Retrying(self._attempt, self._since, now + wait, problem)
 
-
-def _endless(problem: str) -> bool:
-    """True for failures that are retried without limit: a disk may stay full for a day, and then have room again."""
-    return kind_of(problem) in _ENDLESS
+    def _given_up(self, problem: str) -> bool:
+        """Count a failure. True if it is one too many."""
+        kind = kind_of(problem)
+        if kind in _ENDLESS:
+            return False
+        self._counted += 1
+        self._deaths += kind is WorkerDied
+        return self._counted > self.policy.limit or self._deaths > self.policy.deaths
