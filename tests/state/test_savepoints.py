@@ -34,7 +34,7 @@ from headrace.model.definitions import PipelineDef, SinkDef, StreamDef
 from headrace.sinks import SINKS, SinkKey
 from headrace.state.catalog import Catalog, CatalogFile, PipelineRecord
 from headrace.state.progress import Progress
-from headrace.state.restore import read, restore
+from headrace.state.restore import NEXT_INSTANCES, read, restore
 from headrace.state.savepoints import Cut, collect, finish, half_of, refuse_existing, take
 from headrace.state.state_dir import StateDir
 from tests.ring0.tasks import N, stateless, stream
@@ -348,7 +348,10 @@ class Branches:
         restore(taken, new, rewind=True)
         cut, catalog = read(taken).cuts[0], CatalogFile(new).read()
         known = {r.definition.instance for r in catalog.pipelines.values()}
-        self.wanted = {row for row in self.wanted if row[0] not in known or row[1] <= cut.epoch}
+        first = CatalogFile(taken).read().next_instance
+        newer = range(first, first + NEXT_INSTANCES)  # what the same hub created since
+        gone = {row for row in self.wanted if (row[0] in known or row[0] in newer) and row[1] > cut.epoch}
+        self.wanted -= gone
         self.now = Branch(catalog, cut.epoch)
         self.branches.append(self.now)
 

@@ -6,10 +6,11 @@ instances from epochs after the savepoint, visible or staged: the restored strea
 same keys, and would take an old manifest for its own. Such output is an error, or `rewind` deletes it, before the new
 directory appears. A restore that was killed can be run again: it finds the output that is still there.
 
-Pipelines that the old hub created or replaced after the savepoint have instance numbers that the savepoint does not
-contain. The files that they wrote count as well: the restored stream reads the same input again, for the pipeline of
+Pipelines that the old hub created or replaced after the savepoint have the instance numbers that follow those of the
+savepoint. The files that they wrote count as well: the restored stream reads the same input again, for the pipeline of
 the savepoint or for one that the script creates again. A restored catalog continues with a random high number that no
-other hub uses.
+other hub uses. So what pipelines of another hub wrote, one restored from the same savepoint for example, never counts:
+that hub may still run.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint
     fault_point("restore-finished")
     return facts
 
+
+# A hub assigns at most this many instance numbers after a savepoint. A restored hub begins after them.
+NEXT_INSTANCES = 1 << 20
 
 _Ahead = tuple[str, int, DriverSink, SinkKey]
 
@@ -136,7 +140,7 @@ def _unusable(savepoint: Path, problem: object) -> BadSavepoint:
 def _counting_elsewhere(catalog: Catalog) -> Catalog:
     """Continue with a random instance number. The hub that took the savepoint may have assigned the next numbers, and
     so may other hubs that were restored from it. With 2^48 starting points, two hubs do not collide."""
-    return replace(catalog, next_instance=catalog.next_instance + 1 + secrets.randbits(48))
+    return replace(catalog, next_instance=catalog.next_instance + NEXT_INSTANCES + secrets.randbits(48))
 
 
 def _forget_promises(directory: Path) -> None:
@@ -167,9 +171,9 @@ def _ahead(
             placed = staged_in(definition, savepoint / STREAMS / cut.directory)
             sink = SINKS[definition.kind].driver(revealed(placed, file.vault.reveal), output)
             opened.callback(sink.close)
-            # A pipeline that was created or replaced after the savepoint has another instance.
+            newer = range(catalog.next_instance, catalog.next_instance + NEXT_INSTANCES)
             others = sink.instances(key) if isinstance(sink, FileSink) else set()
-            for one in sorted({instance} | others):
+            for one in sorted({instance} | {other for other in others if other in newer}):
                 if (definition.name, one) not in seen and (found := sink.ahead(replace(key, instance=one))):
                     yield definition.name, found, sink, replace(key, instance=one)
                 seen.add((definition.name, one))
