@@ -19,7 +19,16 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, InternalError
-from tests.sql.functions.harness import FAILED, Duck, Outcome, Spark, differences, plan_expressions
+from headrace.model.schema import BOOLEAN
+from tests.sql.functions.harness import (
+    FAILED,
+    Duck,
+    Outcome,
+    Spark,
+    differences,
+    plan_condition,
+    plan_expressions,
+)
 from tests.sql.functions.listed_reasons import ListedReasons
 from tests.sql.functions.random_expressions import ZONES, Expression, Generator
 from tests.sql.functions.spark_answers import KeptAnswers, RememberingSpark
@@ -90,6 +99,8 @@ def compare(
         problem, listed = _difference(expression, duck, planned, theirs, rows, reasons)
         if problem is not None and isinstance(theirs, Outcome) and FAILED in theirs.values:
             problem, listed = _difference(expression, duck, planned, spark.by_row(expression.text), rows, reasons)
+        if problem is None and planned[0] == BOOLEAN:
+            problem = _filter_problem(duck, *plan_condition(kinds, expression.text, names, zone))
         if problem is not None:
             (found.listed if listed else found.different).append((expression, problem))
     spark.close()
@@ -112,12 +123,13 @@ def _difference(
     found = differences(ours, theirs, used if used.num_columns else rows.select([0]), expression.ulps)
     if found:
         return f"{len(found)} rows, {found[0]}", reasons.explain(expression.text, ours, theirs)
-    if ours.type == "BOOLEAN":
-        kept = duck.filtered(planned[1])
-        failed = FAILED in ours.values
-        if failed != (kept == FAILED) or (not failed and kept != [i for i, v in enumerate(ours.values) if v is True]):
-            return f"as a filter: {kept}, as a value: {ours.values}", False
     return None, False
+
+
+def _filter_problem(duck: Duck, condition: str | None, parts: list[str]) -> str | None:
+    """How a filter differs from the values of its parts."""
+    kept, passing = duck.filtered(condition), duck.passing(parts)
+    return None if kept == passing else f"{kept} pass the filter, {passing} by its values"
 
 
 def _spaced(text: str) -> str:

@@ -23,15 +23,16 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from headrace.errors import HeadraceError, InternalError
+from headrace.errors import HeadraceError, InternalError, UnknownType
 from headrace.exec import duck
 from headrace.exec.map_entries import with_entries
 from headrace.exec.trying import ROW, fails
 from headrace.model.definitions import StreamDef
-from headrace.model.program import Meaning
-from headrace.model.schema import NESTED, Array, DataType, Field, Map, Schema, Struct, parse_type
+from headrace.model.program import Meaning, Ring0Program
+from headrace.model.schema import BOOLEAN, NESTED, Array, DataType, Field, Map, Schema, Struct, parse_type
 from headrace.model.schema import Decimal as DecimalType
 from headrace.sql import Select, parse_script, plan_on_shared_host
+from headrace.sql.plan.types import VOID
 from headrace.state.catalog import Catalog
 
 TIME_ZONE = "America/New_York"
@@ -58,21 +59,32 @@ def plan_expressions(
     kinds: tuple[str, ...], texts: list[str], columns: Sequence[str] = "abcdef", time_zone: str = TIME_ZONE
 ) -> list[tuple[DataType, str] | HeadraceError]:
     """Our planner's result type and DuckDB text for each expression, or its refusal."""
-    fields = tuple(Field(columns[i], parse_type(kind.removeprefix("SMALL "))) for i, kind in enumerate(kinds))
-    names = Catalog().with_stream(StreamDef("v", Schema(fields), None, 0, "generator", "json", {}))
-    meaning = Meaning(time_zone=time_zone)
     found: list[tuple[DataType, str] | HeadraceError] = []
     for text in texts:
         try:
-            (statement,) = parse_script(f"SELECT {text} AS r FROM v")
-            assert isinstance(statement, Select)
-            (output,) = plan_on_shared_host(statement, names, meaning).program.ring0.outputs
+            (output,) = _planned(kinds, f"SELECT {text} AS r FROM v", columns, time_zone).outputs
             found.append((output.type, output.sql))
         except HeadraceError as problem:
             found.append(problem)
         except Exception as problem:  # a defect of the planner must not end the comparison
             found.append(InternalError(f"{type(problem).__name__}: {problem}"))
     return found
+
+
+def plan_condition(
+    kinds: tuple[str, ...], text: str, columns: Sequence[str], time_zone: str
+) -> tuple[str | None, list[str]]:
+    """DuckDB's text of a WHERE, None if it keeps all rows, and those of the operands of its AND."""
+    ring0 = _planned(kinds, f"SELECT 1 AS r FROM v WHERE {text}", columns, time_zone)
+    return ring0.filter, [condition.sql for condition in ring0.conditions]
+
+
+def _planned(kinds: tuple[str, ...], query: str, columns: Sequence[str], time_zone: str) -> Ring0Program:
+    fields = tuple(Field(columns[i], parse_type(kind.removeprefix("SMALL "))) for i, kind in enumerate(kinds))
+    names = Catalog().with_stream(StreamDef("v", Schema(fields), None, 0, "generator", "json", {}))
+    (statement,) = parse_script(query)
+    assert isinstance(statement, Select)
+    return plan_on_shared_host(statement, names, Meaning(time_zone=time_zone)).program.ring0
 
 
 class Duck:
@@ -91,10 +103,10 @@ class Duck:
         self.connection.register("rows", renamed)
         self.count = table.num_rows
 
-    def filtered(self, sql: str) -> list[int] | str:
+    def filtered(self, sql: str | None) -> list[int] | str:
         """The numbers of the rows that pass a filter, or FAILED."""
         try:
-            found = self.connection.execute(f"SELECT {ROW} FROM rows WHERE ({sql})").fetchall()
+            found = self.connection.execute(f"SELECT {ROW} FROM rows WHERE ({sql or 'true'})").fetchall()
         except duckdb.Error:
             return FAILED
         return sorted(row[0] for row in found)
@@ -111,6 +123,17 @@ class Duck:
             return Outcome(kind.ddl, self._tried(kind, wire))
         except duckdb.Error:
             return Outcome(kind.ddl, self._one_by_one(kind, wire))
+
+    def passing(self, parts: list[str]) -> list[int] | str:
+        """The rows that pass a filter, by the values of the operands of its AND: the next one is evaluated where one is
+        true. FAILED if one fails."""
+        rows = set(range(self.count))
+        for part in parts:
+            values = self.evaluate(BOOLEAN, part).values
+            if any(values[row] == FAILED for row in rows):
+                return FAILED
+            rows = {row for row in rows if values[row] is True}
+        return sorted(rows)
 
     def _tried(self, kind: DataType, wire: str) -> list[Any]:
         """FAILED or the value of each row, in two statements: which rows fail, and the values of the others."""
@@ -235,7 +258,7 @@ class Spark:
         kinds, tried = [], []
         for i in range(len(texts)):
             expression = plan.projectList().apply(i).child()
-            kinds.append(parse_type(expression.dataType().sql().replace(" NOT NULL", "")))
+            kinds.append(_spark_type(expression.dataType().sql().replace(" NOT NULL", "")))
             value = catalyst.expressions.CreateStruct.apply(_sequence(jvm, [self._named(expression, "v")]))
             tried.append(self._named(catalyst.expressions.TryEval(value), f"value{i}"))
         projected = catalyst.plans.logical.Project(_sequence(jvm, tried), plan.child())
@@ -255,11 +278,11 @@ class Spark:
             self.single_rows = self.frame.repartitionByRange(self.count, "row_number").persist()
             self.single_rows.createOrReplaceTempView("single_rows")
         found = self.session.sql(f"SELECT {text} AS v, row_number FROM single_rows")
-        kind = parse_type(found.schema.fields[0].dataType.simpleString())
+        kind = _spark_type(found.schema.fields[0].dataType.simpleString())
         schema = to_arrow_schema(found.schema, timezone=self.session.conf.get("spark.sql.session.timeZone"))
         try:
             batches = found._jdf.toArrowBatchRdd().toJavaRDD()
-        except (PySparkException, Py4JJavaError):  # the optimizer evaluates constants, so it fails for all rows
+        except (PySparkException, Py4JJavaError):  # Spark's optimizer fails, so no row has a value
             return Outcome(kind.ddl, [FAILED] * self.count)
         for name in IN_TASKS:  # tasks outside of a query do not know the session's settings
             self.session.sparkContext.setLocalProperty(name, self.session.conf.get(name))
@@ -283,6 +306,14 @@ class Spark:
         catalyst = jvm.org.apache.spark.sql.catalyst.expressions
         none, empty = jvm.scala.Option.empty(), _sequence(jvm, [])
         return catalyst.Alias(expression, name, catalyst.NamedExpression.newExprId(), empty, none, empty)
+
+
+def _spark_type(text: str) -> DataType:
+    """The type of an expression; VOID also for a nested type with VOID inside, which streams do not have."""
+    try:
+        return parse_type(text)
+    except UnknownType:
+        return VOID
 
 
 def _sequence(jvm: Any, items: list[Any]) -> Any:

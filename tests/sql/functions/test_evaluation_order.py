@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import duckdb
@@ -13,7 +14,7 @@ from headrace.errors import HeadraceError, UnsupportedOnShared
 from headrace.model.schema import parse_type
 from tests.sql.functions.edges import values_of
 from tests.sql.functions.fuzz import session_for_fuzzing
-from tests.sql.functions.harness import FAILED, TIME_ZONE, Duck, Outcome, Spark, plan_expressions
+from tests.sql.functions.harness import FAILED, TIME_ZONE, Duck, Outcome, Spark, plan_condition, plan_expressions
 from tests.sql.functions.random_expressions import Generator, plain, replaced
 
 BAD = "CAST(if(flag, 'no', '1') AS INT)"  # fails, where `flag` is true
@@ -222,6 +223,16 @@ def _values(text: str) -> list[Any]:
         ("CAST(c AS INT) + round(CAST(NULL AS INT))", [FAILED, None, None]),
         ("d <=> if(1 / b > 0, d, d)", [True, True, True]),
         ("coalesce(assert_true(b > 1, CAST(1 / b AS STRING)), 'x')", [FAILED, FAILED, "x"]),
+        ("map(1, a, 1, CAST(c AS INT))[1]", [2**31 - 1, None, 5]),
+        ("element_at(array(CAST(c AS INT), a), 2)", [FAILED, None, 5]),
+        ("(-a - 2) <= (CAST(TRY_CAST('x' AS TINYINT) AS INT) | (a + a))", [FAILED, None, None]),
+        ("(CAST(TRY_CAST('x' AS TINYINT) AS INT) | (a + a)) IS NULL", [True, True, True]),
+        ("array_union(array(CAST(c AS INT)), concat(array(b), CAST(NULL AS ARRAY<INT>)))", [FAILED, None, None]),
+        ("a + 1 > 0 AND isnotnull(CAST(NULL AS INT))", [FAILED, False, False]),
+        ("a + 1 < 0 OR isnull(CAST(NULL AS INT))", [FAILED, True, True]),
+        ("bround(nanvl(CAST('-inf' AS DOUBLE), d), 1)", [-math.inf] * 3),
+        ("bround(coalesce(CAST('-inf' AS DOUBLE), d), 1)", [-math.inf] * 3),
+        ("bround(CAST(elt(2, c, '-inf') AS DOUBLE), 1)", [-math.inf] * 3),
     ],
 )
 def test_operands_are_evaluated_like_in_spark(text: str, values: list[Any]) -> None:
@@ -259,6 +270,38 @@ def test_a_filter_fails_where_its_value_does() -> None:
         Duck(ROWS).connection.sql(f"SELECT 1 FROM rows WHERE {planned[1]}").fetchall()
 
 
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("a + 1 > 0 AND b = 2", FAILED),
+        ("b = 2 AND a + 1 > 0", [2]),
+        ("(b > 0) = NULL AND a + 1 > 0", []),
+        ("a + 1 > 0 AND CAST(NULL AS BOOLEAN)", []),
+        ("NOT (a + 1 > 0 OR NULL)", []),
+        ("a + 1 > 0 AND TRY_CAST('x' AS BOOLEAN)", FAILED),
+    ],
+)
+def test_a_filter_evaluates_its_parts_in_order_up_to_one_that_is_not_true(
+    condition: str, kept: list[int] | str
+) -> None:
+    planned, parts = plan_condition(KINDS, condition, "abcd", TIME_ZONE)
+    duck = Duck(ROWS)
+    assert duck.filtered(planned) == kept == duck.passing(parts)
+
+
+def test_a_comparison_after_like_needs_parentheses() -> None:
+    for text in ("c LIKE ANY ('a', 'b') = true", "a IS NULL = true", "a IN (1) <=> true", "a BETWEEN 1 AND b < 3"):
+        (planned,) = plan_expressions(KINDS, [text])
+        assert isinstance(planned, UnsupportedOnShared), text
+    assert _values("(c LIKE ANY ('a', '7')) = true") == [False, None, True]
+
+
+def test_a_choice_among_values_without_a_type_is_refused() -> None:
+    for text in ("coalesce(NULL, raise_error(c))", "CASE WHEN a > 0 THEN NULL ELSE raise_error(c) END"):
+        (planned,) = plan_expressions(KINDS, [text])
+        assert isinstance(planned, UnsupportedOnShared), text
+
+
 def test_a_long_chain_of_operands_that_may_fail_stays_short() -> None:
     (planned,) = plan_expressions(KINDS, [" + ".join(["CAST(c AS INT)"] * 30)])
     assert not isinstance(planned, HeadraceError)
@@ -292,6 +335,15 @@ def test_a_long_chain_of_operands_that_may_fail_stays_short() -> None:
         ("(1 / b) + CASE WHEN isnull(hash(a)) THEN 1 END", "CAST(NULL AS DOUBLE)"),
         ("try_make_timestamp(a, 1, 1, 1, 1, d) <=> try_make_timestamp_ltz(a, 1, 1, 1, 1, d)", "TRUE"),
         ("hash(1 / b) > hash(1 / b)", "FALSE"),
+        ("(1 / b) + CASE WHEN 3 <=> NULL THEN 1 END", "CAST(NULL AS DOUBLE)"),
+        ("(1 / b) + CASE WHEN NOT (3 IS NOT NULL) THEN 1 END", "CAST(NULL AS DOUBLE)"),
+        ("(1 / b) + CASE WHEN a > 0 AND 3 <=> NULL THEN 1 END", "CAST(NULL AS DOUBLE)"),
+        ("(1 / b) + CASE WHEN a > 0 AND NULL THEN 1 END", "CAST(NULL AS DOUBLE)"),
+        ("(1 / b) + CASE WHEN NOT (a > 0 OR NULL) THEN 1 END", "CAST(NULL AS DOUBLE)"),
+        ("(1 / b) + named_struct('p', a, 'q', CAST(NULL AS INT)).q", "CAST(NULL AS DOUBLE)"),
+        ("named_struct('p', 1 / b, 'q', a).q", "c0"),
+        ("array(1 / b, d)[1]", "c3"),
+        ("get(array(d, 1 / b), 0)", "c3"),
         ("hash(1 / b) != hash(1 / b)", "FALSE"),
         ("isnull(map_from_entries(map_entries(map(c, 1 / b))))", "FALSE"),
     ],

@@ -284,6 +284,8 @@ class ExprBinder:
                 self.mismatch(f"{what} cannot take {kind} and {expr.type}", advice, at)
             kind = met
         if kind == VOID:
+            if not all(map(literals.is_untyped_null, exprs)):  # raise_error and assert_true have no type
+                self.unsupported(f"{what} of values without a type", "Cast one of them, as in CAST(... AS STRING).", at)
             kind = STRING
         return [self.coerce(e, kind) for e in exprs]
 

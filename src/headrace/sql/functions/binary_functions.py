@@ -17,7 +17,7 @@ _ALL = "2147483647"
 _LINE_END = "chr(13) || chr(10)"
 _BROKEN = f"rtrim(regexp_replace(base64({{0}}), '(.{{{{76}}}})', '\\1' || {_LINE_END}, 'g'), {_LINE_END})"
 
-_BASE64 = f"CASE WHEN octet_length({{0}}) <= 57 THEN base64({{0}}) ELSE {_BROKEN} END"  # 57 bytes fill a line
+BASE64 = f"CASE WHEN octet_length({{0}}) <= 57 THEN base64({{0}}) ELSE {_BROKEN} END"  # 57 bytes fill a line
 
 
 def _part(data: str, start: str, length: str) -> str:
@@ -111,8 +111,8 @@ OVERLOADS: tuple[Overload, ...] = (
     Overload("hex", (_S,), STRING, "hex({0})"),
     Overload("hex", (_B,), STRING, "hex({0})"),
     Overload("unhex", (_S,), BINARY, f"CASE WHEN {_HEX} THEN unhex({{0}}) END"),
-    Overload("base64", (_S,), STRING, _BASE64.replace("{0}", "encode({0})"), exact=(0,)),
-    Overload("base64", (_B,), STRING, _BASE64, exact=(0,)),
+    Overload("base64", (_S,), STRING, BASE64.replace("{0}", "encode({0})"), exact=(0,)),
+    Overload("base64", (_B,), STRING, BASE64, exact=(0,)),
     Overload("unbase64", (_S,), BINARY, "hr_from_base64({0})", throws=True),
     Overload(
         "encode",

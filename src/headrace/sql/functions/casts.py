@@ -14,6 +14,7 @@ _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")
 
 _SECOND = 1_000_000
+_LONG_DIGITS = 18  # Spark keeps decimals of so many digits in 64 bits
 
 # Spark trims these characters before it reads a whole number or a BOOLEAN, and all but the last one for other numbers.
 _CONTROL = "".join(f"\\x{code:02x}" for code in range(1, 33))
@@ -49,6 +50,14 @@ def _plain(text: str, way: _Way) -> str:
 def _truncate(text: str, way: _Way) -> str:
     """Spark cuts off the fraction; DuckDB would round."""
     return way.to(f"trunc({text})")
+
+
+def _whole_from_decimal(text: str, way: _Way) -> str:
+    """Spark computes types below BIGINT by way of DOUBLE, from 19 digits on always. It makes 0.9999999999999999999 a
+    1. DuckDB's own cast from a wide decimal to DOUBLE is not exact."""
+    assert isinstance(way.source, Decimal)
+    wide = way.source.scale and way.source.precision > _LONG_DIGITS and way.target.ddl != "BIGINT"
+    return _truncate(f"CAST(CAST({text} AS VARCHAR) AS DOUBLE)" if wide else text, way)
 
 
 def _truncate_to_bigint(text: str, way: _Way) -> str:
@@ -225,7 +234,7 @@ def _table() -> dict[tuple[str, str], CastText]:
         table[source, "BOOLEAN"] = lambda text, way: f"({text} <> 0)"
         table[source, "TIMESTAMP"] = _moment_from_whole
         table["BOOLEAN", source] = _plain
-        table["DECIMAL", source] = _truncate
+        table["DECIMAL", source] = _whole_from_decimal
         table["STRING", source] = _whole_from_text
         table["TIMESTAMP", source] = lambda text, way: way.to(_seconds(text))
         for fraction in _FLOATS:

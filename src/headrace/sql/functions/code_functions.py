@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from headrace.exec.kernels.codes import DIGESTS
 from headrace.model.schema import BINARY, DOUBLE, STRING
+from headrace.sql.functions.binary_functions import BASE64
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.regex_functions import unquoted
 from headrace.sql.plan.expr import Expr, Literal
 
 _S, _B = "STRING", "BINARY"
-_WRITTEN = {"hex": "hex({})", "base64": "base64({})", "utf-8": "decode({})"}
+_WRITTEN = {"hex": "hex({0})", "base64": BASE64, "utf-8": "decode({0})"}
 
 
 def _word(argument: Expr) -> str | None:

@@ -38,7 +38,7 @@ from headrace.sql.plan.types import INTEGRAL, VOID
 
 _S = "STRING"
 _TIMES = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
-_INSTANT = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
+_INSTANT = "yyyy-MM-dd'T'HH:mm:ss.SSSXXXXX"  # with the seconds that offsets had before there were time zones
 _MOST_DIGITS = 6  # after the point; Java writes smaller decimals with an exponent
 
 

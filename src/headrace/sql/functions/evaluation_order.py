@@ -99,6 +99,9 @@ _STRICT = frozenset([
     "year", "month", "day", "hour", "minute", "date_add", "date_sub", "datediff",
 ])  # fmt: skip
 
+# Their result is NULL if any operand is, although Spark's optimizer does not say so.
+_NULL_BESIDE_ANY = frozenset(["concat", "||", "array_join", "arrays_zip", "map_concat", "regexp_count", "sequence"])
+
 # Pairs of types that TRY_CAST cannot turn into NULL.
 _HOLDING = frozenset([
     ("STRING", "BINARY"), ("BINARY", "STRING"), ("DATE", "TIMESTAMP"), ("DATE", "TIMESTAMP_NTZ"),
@@ -132,6 +135,12 @@ def is_null_beside_null(overload: Overload, nulls: Sequence[int]) -> bool:
     other operand is evaluated."""
     places = _NULL_PLACES.get(overload.name)
     return overload.name not in _NULL_TOLERANT and (places is None or any(place in places for place in nulls))
+
+
+def is_null_beside(overload: Overload, nulls: Sequence[int]) -> bool:
+    """True if the result is NULL because the operands at `nulls` are."""
+    always = is_strict(overload) or overload.name in _NULL_BESIDE_ANY
+    return always or is_null_beside_null(overload, nulls)
 
 
 def is_never_null(overload: Overload, inside: Sequence[bool]) -> bool:

@@ -63,19 +63,24 @@ class _Expressions:
         return node
 
     def predicate(self) -> Node:
-        left = self.bit_or()
+        left, ended = self.bit_or(), False
         while True:
             token = self.cursor.token
             if token.upper in _COMPARISONS:
+                if ended:  # Spark would compare the last operand of LIKE or BETWEEN, and refuses it after the others
+                    self.cursor.fail(
+                        "a comparison cannot follow IS, IN, BETWEEN or LIKE",
+                        advice="Put parentheses around the first condition.",
+                    )
                 self.cursor.advance()
                 left = self._binary(_COMPARISONS[token.upper], left, self.bit_or())
             elif token.upper == "IS":
-                left = self._is(left)
+                left, ended = self._is(left), True
             elif token.upper in ("IN", "BETWEEN", "LIKE", "RLIKE", "REGEXP", "ILIKE") or (
                 token.upper == "NOT"
                 and self.cursor.peek().upper in ("IN", "BETWEEN", "LIKE", "RLIKE", "REGEXP", "ILIKE")
             ):
-                left = self._word_predicate(left)
+                left, ended = self._word_predicate(left), True
             else:
                 return left
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable, Iterator
+from functools import reduce
 
 from headrace.errors import InternalError
 from headrace.model.schema import (
@@ -100,12 +101,13 @@ def _cast(expr: Cast, inner: str) -> str:
 
 def render_filter(expr: Expr, column: ColumnText) -> str:
     """A condition of which only TRUE matters, as DuckDB SQL. Unlike an AND, a filter of Spark does not evaluate its
-    next part after one that is NULL."""
+    next part after one that is NULL. DuckDB would drop rows by a later part before it evaluates one that may fail."""
     parts = list(conjuncts(expr))
-    if not any(throws(part) for part in parts[1:]):
+    failing = [i for i, part in enumerate(parts) if throws(part)]
+    if len(parts) == 1 or not failing:
         return render(expr, column)
     texts = [render(part, column) for part in parts]
-    last = max(i for i, part in enumerate(parts) if throws(part))
+    last = min(failing[-1] + 1, len(parts) - 1)
     before, rest = texts[:last], texts[last:]
     nested = f"({' AND '.join(rest)})"
     for text in reversed(before):
@@ -260,6 +262,10 @@ def _render_chain(expr: Call, column: ColumnText) -> str:
     parts = _chain(expr, expr.name)
     texts = [render(part, column) for part in parts]
     joined = "(" + f" {expr.name.upper()} ".join(texts) + ")"
+    if (known := _known_at(expr, parts)) and any(throws(part) for part in parts[:known]):
+        # DuckDB would not evaluate any part beside a literal that decides.
+        first = render(_joined(expr, parts[:known]), column)
+        return f"CASE WHEN (({first}) IS NULL) IS NULL THEN NULL ELSE {'FALSE' if expr.name == 'and' else 'TRUE'} END"
     if not any(throws(part) for part in parts[1:]):
         return joined
     last = max(i for i, part in enumerate(parts) if throws(part))
@@ -268,6 +274,17 @@ def _render_chain(expr: Call, column: ColumnText) -> str:
     else:
         decided = "".join(f" WHEN {text} THEN TRUE" for text in texts[:last])
     return f"CASE{decided} ELSE {joined} END"
+
+
+def _known_at(expr: Call, parts: list[Expr]) -> int | None:
+    """The place of the literal that decides a chain of ANDs or ORs, if there is one."""
+    decisive = expr.name == "or"
+    return next((i for i, part in enumerate(parts) if isinstance(part, Literal) and part.value is decisive), None)
+
+
+def _joined(expr: Call, parts: list[Expr]) -> Expr:
+    """A chain of the same operator over fewer parts."""
+    return reduce(lambda left, right: expr.with_children((left, right)), parts)
 
 
 def _chain(expr: Expr, name: str) -> list[Expr]:

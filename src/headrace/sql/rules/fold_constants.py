@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -26,15 +25,8 @@ from headrace.model.schema import (
 )
 from headrace.sql.functions import find
 from headrace.sql.functions.evaluate import evaluate
-from headrace.sql.functions.evaluation_order import (
-    cast_is_never_null,
-    element_is_never_null,
-    is_never_null,
-    is_null_beside_null,
-    is_strict,
-    try_cast_is_never_null,
-)
-from headrace.sql.functions.fallibility import throws
+from headrace.sql.functions.evaluation_order import evaluated, is_null_beside, stops_at_null
+from headrace.sql.functions.fallibility import fails_in_spark
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
 from headrace.sql.plan.limits import check_time
@@ -43,11 +35,18 @@ from headrace.sql.plan.types import INTEGRAL, Hidden
 from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
 from headrace.sql.rules.constant_terms import constant_last
+from headrace.sql.rules.known_values import (
+    chosen_operand,
+    condition,
+    decided,
+    has_one_value,
+    is_written_null,
+    taken_branches,
+    taken_out,
+)
 
 # Larger values stay calls: the plan travels to every task.
 FOLDED_BYTES = 8192
-# Names of one expression of Spark.
-_SAME_FUNCTION = {"make_timestamp_ltz": "make_timestamp", "try_make_timestamp_ltz": "try_make_timestamp"}
 
 
 def fold_constants(plan: Plan, ctx: PlanContext) -> Plan:
@@ -58,7 +57,7 @@ def fold_constants(plan: Plan, ctx: PlanContext) -> Plan:
 
 def _fold_node(node: Plan, ctx: PlanContext) -> Plan:
     if isinstance(node, Filter):
-        predicate = fold(node.predicate, ctx)
+        predicate = fold(condition(node.predicate), ctx)
         if isinstance(predicate, Literal) and predicate.value is True:
             return node.input
         return node if predicate is node.predicate else dataclasses.replace(node, predicate=predicate)
@@ -92,16 +91,24 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     children = expr.children
     if not children:
         return expr
-    if isinstance(expr, Call):
-        decided = _decided(expr)
-        if decided is not expr:
-            return decided
-    if isinstance(expr, Call) and expr.name == "<=>" and any(map(_is_written_null, children)):
-        other = children[1] if _is_written_null(children[0]) else children[0]
+    known = decided(expr)
+    if known is not expr:
+        return known
+    if (part := taken_out(expr)) is not None:
+        return fold(part, ctx)
+    if isinstance(expr, Call) and expr.name == "<=>" and any(map(is_written_null, children)):
+        other = children[1] if is_written_null(children[0]) else children[0]
         return fold(Call(BOOLEAN, "isnull", (other,), at=expr.at), ctx)
-    if isinstance(expr, CaseWhen) and _has_one_value(expr):
+    if isinstance(expr, CaseWhen) and has_one_value(expr):
         value = expr.branches[0][1]
-        return Literal(expr.type, None, at=expr.at) if _is_written_null(value) else fold(value, ctx)
+        return Literal(expr.type, None, at=expr.at) if is_written_null(value) else fold(value, ctx)
+    if isinstance(expr, CaseWhen):
+        conditions = tuple(condition(c) for c, _ in expr.branches)
+        if any(new is not old for new, (old, _) in zip(conditions, expr.branches, strict=True)):
+            expr = dataclasses.replace(
+                expr, branches=tuple(zip(conditions, (v for _, v in expr.branches), strict=True))
+            )
+            children = expr.children
     split = constant_last(expr) if isinstance(expr, Call) else None
     if isinstance(expr, Call) and split is not None and split != expr.args:
         expr = expr.with_children((split[0], fold(split[1], ctx)))
@@ -114,77 +121,13 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     if isinstance(expr, Call) and expr.name in ("and", "or", "not"):
         return _logic(expr)
     if isinstance(expr, CaseWhen):
-        return _case(expr)
+        return taken_branches(expr)
+    if isinstance(expr, Call) and (chosen := chosen_operand(expr)) is not None:
+        return chosen
     if isinstance(expr, Call | Cast) and all(isinstance(c, Literal) for c in expr.children):
         return _evaluate(expr, ctx)
     if isinstance(expr, Call) and _is_null_for_duckdb(expr):
         return Literal(expr.type, None, at=expr.at)
-    return expr
-
-
-def _decided(expr: Expr) -> Expr:
-    """The value of a call that Spark's optimizer knows without evaluating an operand, or `expr` itself."""
-    if not isinstance(expr, Call):
-        return expr
-    if _is_written_null(expr):
-        return Literal(expr.type, None, at=expr.at)
-    if _is_compared_with_itself(expr):
-        return Literal(BOOLEAN, expr.name in ("<=>", "=", "<=", ">="), at=expr.at)
-    if expr.name in ("isnull", "isnotnull") and _is_never_null(expr.args[0]):
-        return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
-    if expr.name in ("and", "or"):
-        decisive = expr.name == "or"
-        if any(isinstance(part, Literal) and part.value is decisive for part in _chain(expr, expr.name)):
-            return Literal(BOOLEAN, decisive, at=expr.at)
-    return expr
-
-
-def _chain(expr: Expr, name: str) -> Iterator[Expr]:
-    """The operands of a chain of ANDs or ORs."""
-    open_parts = [expr]
-    while open_parts:
-        part = open_parts.pop()
-        if isinstance(part, Call) and part.name == name:
-            open_parts += part.args
-        else:
-            yield part
-
-
-def _is_compared_with_itself(expr: Call) -> bool:
-    """True for a comparison of an expression with itself that Spark's optimizer decides without evaluating it: by
-    `<=>`, or by another operator if the value is never NULL."""
-    if expr.name not in ("<=>", "=", "!=", "<", "<=", ">", ">=") or not _is_same_expression(*expr.args):
-        return False
-    return expr.name == "<=>" or _is_never_null(expr.args[0])
-
-
-def _has_one_value(expr: CaseWhen) -> bool:
-    """True if all branches have the same value. Like Spark's optimizer, the planner drops the conditions then."""
-    otherwise = expr.otherwise if expr.otherwise is not None else Literal(expr.type, None, at=expr.at)
-    values = [value for _, value in expr.branches] + [otherwise]
-    return all(map(_is_written_null, values)) or all(_is_same_expression(v, values[0]) for v in values[1:])
-
-
-def _is_same_expression(left: Expr, right: Expr) -> bool:
-    """True if both are the same for Spark. 0.0 and -0.0 are equal, but not the same."""
-    return _alike(left) == _alike(right) and list(_fractions(left)) == list(_fractions(right))
-
-
-def _fractions(expr: Expr) -> Iterator[str]:
-    if isinstance(expr, Literal) and expr.type in (FLOAT, DOUBLE):
-        yield repr(expr.value)
-    for child in expr.children:
-        yield from _fractions(child)
-
-
-def _alike(expr: Expr) -> Expr:
-    """`expr` under the name that Spark has for functions with several names."""
-    inside = expr.children
-    new = tuple(_alike(child) for child in inside)
-    if not _same(new, inside):
-        expr = expr.with_children(new)
-    if isinstance(expr, Call) and expr.name in _SAME_FUNCTION:
-        return dataclasses.replace(expr, name=_SAME_FUNCTION[expr.name])
     return expr
 
 
@@ -196,9 +139,13 @@ def _is_null_for_duckdb(expr: Call) -> bool:
         return isinstance(divisor, Literal) and divisor.value is not None and divisor.value == 0
     nulls = [i for i, arg in enumerate(expr.args) if isinstance(arg, Literal) and arg.value is None]
     overload = find(expr.name, [a.type for a in expr.args]) if nulls else None
-    if overload is None or not (is_strict(overload) or is_null_beside_null(overload, nulls)):
+    if overload is None or not is_null_beside(overload, nulls):
         return False
-    return not any(map(throws, expr.args))
+    operands = evaluated(overload, expr.args)
+    if stops_at_null(overload):  # Spark does not evaluate the operands after the NULL either
+        first = next(i for i, arg in enumerate(operands) if isinstance(arg, Literal) and arg.value is None)
+        operands = operands[:first]
+    return not any(map(fails_in_spark, operands))
 
 
 def _is_rounded_between(expr: Cast) -> bool:
@@ -207,56 +154,9 @@ def _is_rounded_between(expr: Cast) -> bool:
     return expr.type == DOUBLE and isinstance(inner, Cast) and inner.type == FLOAT and inner.input.type in INTEGRAL
 
 
-def _is_written_null(expr: Expr) -> bool:
-    """True if the expression is NULL because NULL is written in it. Like in Spark, its other operands are not
-    evaluated. A constant that happens to be NULL, as in nullif(1, 1), does not count."""
-    if isinstance(expr, Literal):
-        return expr.value is None
-    if isinstance(expr, Cast):
-        return _is_written_null(expr.input)
-    if isinstance(expr, CaseWhen):
-        if _has_one_value(expr):
-            return _is_written_null(expr.branches[0][1])
-        known = tuple((_decided(c), v) for c, v in expr.branches)
-        taken = _case(dataclasses.replace(expr, branches=known))
-        return not isinstance(taken, CaseWhen) and _is_written_null(taken)
-    if not isinstance(expr, Call):
-        return False
-    nulls = [i for i, arg in enumerate(expr.args) if _is_written_null(arg)]
-    overload = find(expr.name, [a.type for a in expr.args]) if nulls else None
-    return overload is not None and is_null_beside_null(overload, nulls)
-
-
-def _is_never_null(expr: Expr) -> bool:
-    """True if Spark knows that the value is never NULL."""
-    if isinstance(expr, Literal):
-        return expr.value is not None
-    if isinstance(expr, Cast):
-        keeps = try_cast_is_never_null if expr.attempt else cast_is_never_null
-        return keeps(expr.input.type, expr.type) and _is_never_null(expr.input)
-    if isinstance(expr, CaseWhen):
-        values = [value for _, value in expr.branches]
-        return expr.otherwise is not None and all(map(_is_never_null, [*values, expr.otherwise]))
-    if not isinstance(expr, Call):
-        return False
-    overload = find(expr.name, [a.type for a in expr.args])
-    if overload is None:
-        return False
-    inside = [_is_never_null(a) for a in expr.args]
-    if overload.name == "map_from_entries":
-        return all(inside) and _has_no_null(expr.args[0])
-    return is_never_null(overload, inside)
-
-
-def _has_no_null(expr: Expr) -> bool:
-    """True if Spark knows that no element of an array is NULL."""
-    overload = find(expr.name, [a.type for a in expr.args]) if isinstance(expr, Call) else None
-    return overload is not None and element_is_never_null(overload, [_is_never_null(a) for a in expr.children])
-
-
 def _logic(expr: Call) -> Expr:
     """Three-valued logic with a constant on one side. A side that may fail is not removed beside a constant that is
-    computed; `_decided` has removed it beside a literal, like Spark."""
+    computed; `decided` has removed it beside a literal, like Spark."""
     if expr.name == "not":
         inner = expr.args[0]
         if isinstance(inner, Literal):
@@ -269,22 +169,6 @@ def _logic(expr: Call) -> Expr:
     if isinstance(right, Literal) and right.value is not None and right.value is not decisive:
         return left
     return expr
-
-
-def _case(expr: CaseWhen) -> Expr:
-    """Drops branches that are never taken, and all branches after one that is always taken."""
-    branches: list[tuple[Expr, Expr]] = []
-    for condition, value in expr.branches:
-        if isinstance(condition, Literal):
-            if condition.value is not True:
-                continue
-            if not branches:
-                return value
-            return dataclasses.replace(expr, branches=tuple(branches), otherwise=value)
-        branches.append((condition, value))
-    if not branches:
-        return expr.otherwise if expr.otherwise is not None else Literal(expr.type, None, at=expr.at)
-    return expr if len(branches) == len(expr.branches) else dataclasses.replace(expr, branches=tuple(branches))
 
 
 def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:

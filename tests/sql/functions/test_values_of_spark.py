@@ -1,0 +1,47 @@
+"""Single values that Spark returned where the shared host once returned others."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.model.schema import parse_type
+from tests.sql.functions.harness import FAILED, Duck, plan_expressions
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "text", "value"),
+    [
+        ("BINARY", b"x" * 57, "to_varchar(a, 'base64')", "eHh4" * 19),
+        ("BINARY", b"x" * 60, "to_varchar(a, 'base64')", "eHh4" * 19 + "\r\neHh4"),
+        ("DECIMAL(19,10)", Decimal("3.9999999999"), "CAST(a AS SMALLINT)", 3),
+        ("DECIMAL(28,12)", Decimal("999999.999999999999"), "CAST(a AS INT)", 1_000_000),
+        ("DECIMAL(28,12)", Decimal("-999999.999999999999"), "CAST(a AS INT)", -1_000_000),
+        ("DECIMAL(28,12)", Decimal("999999.999999999999"), "CAST(a AS BIGINT)", 999_999),
+        ("DECIMAL(28,18)", Decimal("127.9999999999999999"), "CAST(a AS TINYINT)", FAILED),
+        ("DECIMAL(28,18)", Decimal("127.9999999999999999"), "TRY_CAST(a AS TINYINT)", None),
+        ("DECIMAL(18,6)", Decimal("999999.999999"), "CAST(a AS INT)", 999_999),
+        (
+            "TIMESTAMP",
+            dt.datetime(1349, 9, 22, tzinfo=dt.UTC),
+            "to_json(struct(a))",
+            '{"a":"1349-09-21T19:03:58.000-04:56:02"}',
+        ),
+        (
+            "TIMESTAMP",
+            dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+            "to_json(struct(a))",
+            '{"a":"2023-12-31T19:00:00.000-05:00"}',
+        ),
+    ],
+)
+def test_a_value_is_that_of_spark(kind: str, given: Any, text: str, value: Any) -> None:
+    (planned,) = plan_expressions((kind,), [text])
+    assert not isinstance(planned, HeadraceError), planned
+    table = pa.table({"a": pa.array([given], parse_type(kind).arrow)})
+    assert Duck(table).evaluate(*planned).values == [value]
