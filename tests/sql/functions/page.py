@@ -26,9 +26,9 @@ Known limits:
   where Spark takes the last timestamp.
 - FLOAT and DOUBLE become STRING and DECIMAL by their shortest digits, as since Java 19. On Java 17, Spark writes other
   digits of some numbers (9.999999999999999E22 for 1.0E23), `to_json` too.
-- A DECIMAL of more than 18 digits becomes INT, SMALLINT and TINYINT by way of DOUBLE, as in Spark: 0.9999999999999999999
-  is 1. With 17 or 18 digits that depends in Spark on how the number was computed. Here the digits after the point are
-  cut off.
+- A DECIMAL of more than 18 digits becomes INT, SMALLINT and TINYINT by way of DOUBLE, as in Spark, which makes 1 of
+  0.9999999999999999999. With 17 or 18 digits that depends in Spark on how the number was computed. Here the digits
+  after the point are cut off.
 - A text with a time but no date is not a TIMESTAMP here. Spark would add today's date. Texts of decimals have
   ASCII digits.
 - A cast of BINARY that is not UTF-8 to STRING is an error. Spark would keep the bytes.
