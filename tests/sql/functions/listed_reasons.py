@@ -44,7 +44,7 @@ class ListedReasons:
         return not rest or rest <= self._null_index(text)
 
     def _evaluated_first(self, text: str) -> set[int]:
-        """The rows in which the first operand of a nullif or BETWEEN fails. Spark evaluates it before all others."""
+        """The rows in which the first operand of a nullif, nullifzero or BETWEEN fails. Spark evaluates it first."""
         return {
             i for operand in evaluated_first(text) for i, value in enumerate(self._values(operand)) if value == FAILED
         }
@@ -102,12 +102,12 @@ def without_sign(value: Any) -> Any:
 
 
 def evaluated_first(text: str) -> list[str]:
-    """The first operands of nullif, of regexp_substr and of BETWEEN in an expression.
+    """The first operands of nullif, nullifzero, regexp_substr and BETWEEN in an expression.
 
     >>> evaluated_first("1 + nullif(a(1, 2), b) > 2"), evaluated_first("f(1, x + 1 BETWEEN 2 AND 3)")
     (['a(1, 2)'], [' x + 1'])
     """
-    found = [_arguments(text, match.end())[0] for match in re.finditer(r"\b(?:nullif|regexp_substr)\(", text)]
+    found = [_arguments(text, match.end())[0] for match in re.finditer(r"\b(?:nullif(?:zero)?|regexp_substr)\(", text)]
     return found + [_before(text, match.start()) for match in re.finditer(r" (?:NOT )?BETWEEN ", text)]
 
 

@@ -26,9 +26,9 @@ Known limits:
   where Spark takes the last timestamp.
 - FLOAT and DOUBLE become STRING and DECIMAL by their shortest digits, as since Java 19. On Java 17, Spark writes other
   digits of some numbers (9.999999999999999E22 for 1.0E23), `to_json` too.
-- A DECIMAL of more than 18 digits becomes INT, SMALLINT and TINYINT by way of DOUBLE, as in Spark, which makes 1 of
-  0.9999999999999999999. With 17 or 18 digits that depends in Spark on how the number was computed. Here the digits
-  after the point are cut off.
+- A DECIMAL of more than 18 digits becomes INT, SMALLINT and TINYINT by way of DOUBLE, as in Spark: 0.999999999999999999
+  is 1. With 17 or 18 digits that depends in Spark on how the number was computed. Here the digits after the point
+  are cut off.
 - A text with a time but no date is not a TIMESTAMP here. Spark would add today's date. Texts of decimals have
   ASCII digits.
 - A cast of BINARY that is not UTF-8 to STRING is an error. Spark would keep the bytes.
@@ -74,13 +74,14 @@ Known limits:
   quotient may not fit BIGINT.
 - An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
   that decides the result, and its optimizer drops operands beside a `NULL` that is written. Random expressions
-  (`make fuzz-expressions`) are compared in this, too. Two differences are known. Spark evaluates the first operand
-  of `nullif`, of `regexp_substr` and of `BETWEEN` before all others of a row, and fails also where nothing needs its
-  value. And Spark believes that an element of an array without NULLs is never NULL. It is where the index is NULL:
-  `a[NULL]` is NULL here, while in Spark it may fail or count as any value (`ascii(array('a')[i])` is 0). `try_add`
-  and `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL. So are
-  `try_to_binary` and `hmac`. Beside a constant that is NULL without being written, as in `(1 / b) + nullif(1, 1)`,
-  Spark's optimizer drops the other operands, too. Here they are evaluated, and may fail.
+  (`make fuzz-expressions`) are compared in this, too. Three differences are known. Spark evaluates the first operand
+  of `nullif`, `nullifzero`, `regexp_substr` and `BETWEEN` before all others of a row, and fails also where nothing
+  needs its value. Spark believes that an element of an array without NULLs is never NULL. It is where the index is
+  NULL: `a[NULL]` is NULL here, while in Spark it may fail or count as any value (`ascii(array('a')[i])` is 0).
+  `try_add` and `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL.
+  So are `try_to_binary` and `hmac`. And Spark's optimizer also drops operands beside a
+  constant that is computed, as in `(1 / b) + nullif(1, 1)` and `1 / b > 0 AND 1 = 2`. Here only a written `NULL`,
+  `TRUE` or `FALSE` does that; beside others they are evaluated, and may fail.
 - Sums and products of whole numbers have their constants last, as one number, like in Spark: `i + 1 + -1` cannot
   overflow. This reaches into `try_add` and `try_multiply`; the outermost operator decides about all of them.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.

@@ -5,6 +5,11 @@ DuckDB's own conversions differ from Java's when the clock goes back, and before
 
 from __future__ import annotations
 
+import re
+
+# A column or a number. Everything else is written once, because its text may be long and its value costly.
+_PLAIN = re.compile(r'(?:"[^"]*"|\w+)(?:\."[^"]*"|\.\w+)*|-?\d+')
+
 
 def at_zone() -> str:
     """The session time zone."""
@@ -38,10 +43,12 @@ def days_of(text: str) -> str:
 
 def add_months(date: str, count: str) -> str:
     """The same day of another month, or its last day. DuckDB adds months to a timestamp, which ends in year 294246."""
+    far = to_date(f"hr_date_add_months({days_of(date)}, {count})")
+    if not (_PLAIN.fullmatch(date) and _PLAIN.fullmatch(count)):
+        return far
     near = f"year({date}) BETWEEN -200000 AND 200000"
     if not count.removeprefix("-").isdecimal() or abs(int(count)) > 1_000_000:
         near += f" AND {count} BETWEEN -1000000 AND 1000000"
-    far = to_date(f"hr_date_add_months({days_of(date)}, {count})")
     return f"CASE WHEN {near} THEN CAST({date} + to_months({count}) AS DATE) ELSE {far} END"
 
 
