@@ -9,11 +9,15 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.exec.kernels.date_patterns import BadPattern, check_written, compile_pattern
+from headrace.exec.kernels.kernel import KernelError
 from headrace.exec.kernels.number_texts import KERNELS as NUMBERS
 from headrace.exec.kernels.pattern_reading import read, reader
-from headrace.exec.kernels.zones import SECOND, UnknownZone, known, zone
+from headrace.exec.kernels.timestamps import KERNELS as TIMES
+from headrace.exec.kernels.zones import DAY, SECOND, UnknownZone, known, zone
 
 YEARS_400 = 146_097 * 86_400
 
@@ -95,3 +99,18 @@ def test_texts_that_do_not_match_are_not_good() -> None:
 def test_numbers_have_the_shortest_digits_in_javas_spelling(number: float, text: str) -> None:
     (kernel,) = (k for k in NUMBERS if k.name == "hr_double_text")
     assert kernel.function(pa.array([number])).to_pylist() == [text]
+
+
+@given(
+    st.one_of(st.integers(-(2**63), -(2**63) + 2 * DAY), st.integers(2**63 - 2 * DAY, 2**63 - 1)),
+    st.integers(-3, 3) | st.sampled_from([-(2**62), 2**62, -213_503_983, 213_503_983]),
+)
+def test_days_are_added_up_to_the_first_and_last_timestamp(start: int, days: int) -> None:
+    add = next(kernel for kernel in TIMES if kernel.name == "hr_add_days").function
+    given = (pa.array([start], pa.int64()), pa.array([days], pa.int64()), pa.array(["UTC"]))
+    wanted = start + days * DAY
+    if -(2**63) <= wanted < 2**63:
+        assert add(*given).to_pylist() == [wanted]
+    else:
+        with pytest.raises(KernelError):
+            add(*given)

@@ -162,8 +162,10 @@ class EpochCommitter:
         epoch.deliver()
         require_current()
         epoch.commit_letters()
+        declared = self._known()
+        debts = epoch.debts(declared)
         with collection_paused():
-            progress = epoch.progress(self._known())
+            progress = epoch.progress(declared, debts)
         self._progress.write(progress)
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
             self._forget(before, progress, queries)

@@ -133,8 +133,8 @@ class EpochCommit:
         except SinkFailed as problem:
             raise for_stream(problem) from problem
 
-    def progress(self, declared: set[int]) -> Progress:
-        """The stream's progress after the epoch. Asks sinks of pipelines that have left for the epochs they owe."""
+    def progress(self, declared: set[int], debts: tuple[Debt, ...]) -> Progress:
+        """The stream's progress after the epoch, with which sinks owe these debts."""
         if self._before.epoch >= self._epoch:  # it was committed before and is run again: do not count it twice
             return self._before
         finished = FinishedEpoch(
@@ -143,7 +143,7 @@ class EpochCommit:
             found=self._found,
             delivered=self._delivered,
             quit_at_once=self._quit,
-            debts=self._debts(declared),
+            debts=debts,
             letters=self._letters,
         )
         return finished.progress(self._before, declared)
@@ -227,8 +227,10 @@ class EpochCommit:
             {sink: reason for sink, reason in gone.items() if sink in names},
         )
 
-    def _debts(self, declared: set[int]) -> tuple[Debt, ...]:
-        """The epochs that sinks owe after this one."""
+    def debts(self, declared: set[int]) -> tuple[Debt, ...]:
+        """The epochs that sinks owe after this one. Asks sinks of pipelines that have left, which may take long."""
+        if self._before.epoch >= self._epoch:
+            return self._before.debts
         new = [
             Debt(self.members[i], sink, self._epoch, sink in d.promised)
             for i, d in self._delivered.items()

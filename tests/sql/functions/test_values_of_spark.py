@@ -45,3 +45,17 @@ def test_a_value_is_that_of_spark(kind: str, given: Any, text: str, value: Any) 
     assert not isinstance(planned, HeadraceError), planned
     table = pa.table({"a": pa.array([given], parse_type(kind).arrow)})
     assert Duck(table).evaluate(*planned).values == [value]
+
+
+@pytest.mark.parametrize("step", ["add_months({}, b)", "({} + INTERVAL 1 MONTH)"])
+def test_the_text_of_nested_months_grows_with_their_number_only(step: str) -> None:
+    text = "a"
+    for _ in range(20):
+        text = step.format(text)
+    (planned,) = plan_expressions(("DATE", "INT"), [text])
+    assert not isinstance(planned, HeadraceError), planned
+    kind, sql = planned
+    assert len(sql) < 20_000
+    table = pa.table({"a": pa.array([dt.date(2024, 1, 31)]), "b": pa.array([1], pa.int32())})
+    days = (dt.date(2025, 9, 28) - dt.date(1970, 1, 1)).days  # February has 29 days once, and 28 once
+    assert Duck(table).evaluate(kind, sql).values == [days]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from headrace.exec.kernels.zones import DAY, SECOND, UnknownZone, Zone, zone
 
 pc: Any = pyarrow.compute
 
-# A timestamp is a 64-bit number of microseconds.
-_MOST_DAYS = 106_751_990
+# A timestamp is a 64-bit number of microseconds. Its last day and its first one are not whole.
+_LAST_DAY, _LAST_MICROS = divmod(2**63 - 1, DAY)
+_FIRST_DAY, _FIRST_MICROS = divmod(-(2**63), DAY)
 
 
 def numbers(column: ArrowColumn) -> Int64s:
@@ -148,21 +150,30 @@ def _parsed_ntz(texts: ArrowColumn, pattern: ArrowColumn, attempt: ArrowColumn) 
     return whole(found.micros, checked(found.good, valid(texts), attempt, "CANNOT_PARSE_TIMESTAMP"))
 
 
-def _check_days(days: Int64s, limit: int) -> None:
-    """Raises KernelError for a number of days that no timestamp has. NumPy would wrap around."""
-    if len(days) and (days.max() > limit or days.min() < -limit):
+def _require_near(counts: Int64s) -> None:
+    """Raises KernelError for days or months that lead from no timestamp to another. NumPy would wrap around."""
+    if len(counts) and (counts.max() > _LAST_DAY - _FIRST_DAY or counts.min() < _FIRST_DAY - _LAST_DAY):
         raise KernelError("DATETIME_OVERFLOW")
+
+
+def _moved(local: Zone, start: Int64s, count: Int64s, add: Callable[[Int64s, Int64s], Int64s]) -> Int64s:
+    """The same time of the clock on the day that `add(day, count)` returns. With a count of 0 the start itself."""
+    _require_near(count)
+    offset = local.offset(start)
+    clock = start % DAY + offset
+    days, clock = add(start // DAY + clock // DAY, count), clock % DAY
+    beyond = (days > _LAST_DAY) | (days < _FIRST_DAY)
+    beyond |= (days == _LAST_DAY) & (clock > _LAST_MICROS) | (days == _FIRST_DAY) & (clock < _FIRST_MICROS)
+    if (beyond & (count != 0)).any():
+        raise KernelError("DATETIME_OVERFLOW")
+    return np.where(count == 0, start, local.instant_near(days * DAY + clock, offset))
 
 
 def _add_days(instants: ArrowColumn, days: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     """The same time on another day of the calendar."""
 
     def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
-        offset = local.offset(start)
-        reading = start + offset
-        _check_days(count, limit=2 * _MOST_DAYS)
-        _check_days(reading // DAY + count, limit=_MOST_DAYS)
-        return np.where(count == 0, start, local.instant_near(reading + count * DAY, offset))
+        return _moved(local, start, count, lambda day, days: day + days)
 
     known = valid(instants, days, zones)
     return whole(by_zone(zones, add, known, numbers(instants), numbers(days)), known)
@@ -172,12 +183,7 @@ def _add_months(instants: ArrowColumn, months: ArrowColumn, zones: ArrowColumn) 
     """The same day and time in another month, or its last day."""
 
     def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
-        offset = local.offset(start)
-        reading = start + offset
-        _check_days(count, limit=_MOST_DAYS)
-        days = add_months(reading // DAY, count)
-        _check_days(days, limit=_MOST_DAYS)
-        return np.where(count == 0, start, local.instant_near(days * DAY + reading % DAY, offset))
+        return _moved(local, start, count, add_months)
 
     known = valid(instants, months, zones)
     return whole(by_zone(zones, add, known, numbers(instants), numbers(months)), known)
