@@ -118,6 +118,7 @@ class DedicatedCommitter:
         begin = stored(Begin, self._directory / BEGIN)
         if begin is None:
             raise damaged(self._directory / BEGIN, "is missing, but the query has run")
+        before = self._with_undecided(before, begin, pipeline)
         key = self.sinks.key(pipeline.instance, begin.first + batch, digest)
         staged = self.sinks.staged(pipeline)
         for sink in staged.sinks:
@@ -136,8 +137,7 @@ class DedicatedCommitter:
             raise StreamFailed("the query of this commit was stopped")
         if any(sink.kind == FEED for sink in pipeline.sinks):
             key = replace(key, mark=EpochMark(self._event_time(batch, pipeline, query)))
-        known = self._with_undecided(before, begin, pipeline)
-        delivered = self._deliver(pipeline, key, receipts=receipts, lost=lost, before=known)
+        delivered = self._deliver(pipeline, key, receipts=receipts, lost=lost, before=before)
         if delivered.failure:
             raise _as_error(delivered.failure)
         fault_point("after-dedicated-commit")
@@ -178,17 +178,24 @@ class DedicatedCommitter:
         return None if reached is None else min(*below, reached)
 
     def _with_undecided(self, before: Progress, begin: Begin, pipeline: PipelineDef) -> Progress:
-        """`before` with the debts of sinks for the newest epoch of a state that was dropped. If one of them has
-        committed it, all have promised it."""
-        if before.epoch >= 0 or begin.undecided is None:
+        """`before` with the debts of sinks for the undecided epochs of states that were dropped. If one of the sinks
+        has committed such an epoch, all have promised it. The debts are stored before this batch is delivered: then the
+        sink that shows an epoch may forget its manifest."""
+        if before.epoch >= 0 or not begin.all_undecided:
             return before
         names = [sink.name for sink in pipeline.sinks]
-        key = self.sinks.key(pipeline.instance, begin.undecided)
-        if not any(self.sinks.of(pipeline, name).committed(key) for name in names):
-            return before
         owed = {(debt.sink, debt.epoch) for debt in before.debts}
-        new = [Debt(pipeline, name, key.epoch) for name in names if (name, key.epoch) not in owed]
-        return replace(before, debts=(*before.debts, *new))
+        new: list[Debt] = []
+        for epoch in begin.all_undecided:
+            key = self.sinks.key(pipeline.instance, epoch)
+            if any(self.sinks.of(pipeline, name).committed(key) for name in names):
+                new += [Debt(pipeline, name, epoch) for name in names if (name, epoch) not in owed]
+        if not new:
+            return before
+        debts = sorted((*before.debts, *new), key=lambda debt: debt.epoch)
+        known = replace(before, debts=tuple(debts))
+        self._progress.write(known)
+        return known
 
     def _after(
         self, before: Progress, batch: int, epoch: int, pipeline: PipelineDef, delivered: Delivered, late: int

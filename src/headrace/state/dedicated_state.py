@@ -41,12 +41,20 @@ BEGIN = "begin.json"
 class Begin:
     """Where a query without a checkpoint begins to read: the position in the feed of each stream. `skipped` rows were
     in the feeds and are not read, because the pipeline lost its state. Batch 0 is epoch `first` in sinks. The epoch
-    `undecided` is the newest one of a state that was dropped: some sinks may have committed it and others not."""
+    `undecided` is the newest one of a state that was dropped: some sinks may have committed it and others not. The same
+    is true of the epochs in `earlier`, of states before that one which were dropped before they committed a batch.
+    Earlier versions did not store these."""
 
     positions: dict[str, int]
     skipped: int = 0
     first: int = 0
     undecided: int | None = None
+    earlier: tuple[int, ...] = ()
+
+    @property
+    def all_undecided(self) -> tuple[int, ...]:
+        """The undecided epochs, oldest first."""
+        return self.earlier if self.undecided is None else (*self.earlier, self.undecided)
 
 
 def dedicated_home(stream_directory: Path, pipeline: PipelineDef) -> Path:
@@ -76,11 +84,11 @@ def sink_epochs(turn: Path, pipeline: str) -> SinkEpochs:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """What a state that is dropped leaves to the next one: the epochs that its sinks may have, the newest of them,
-    which is `undecided`, and those that sinks owe."""
+    """What a state that is dropped leaves to the next one: the epochs that its sinks may have, those of them that are
+    `undecided`, oldest first, and those that sinks owe."""
 
     epochs: SinkEpochs
-    undecided: int | None
+    undecided: tuple[int, ...]
     debts: tuple[Debt, ...]
 
 
@@ -99,7 +107,10 @@ def left_behind(dropped: Sequence[Path], pipeline: str) -> LeftBehind | None:
     turn = begun[-1] / str(newest_turn(begun[-1]))
     with contextlib.suppress(HeadraceError):
         epochs, progress = sink_epochs(turn, pipeline), read_progress(turn)
-        return LeftBehind(epochs, None if epochs.newest < 0 else epochs.newest, progress.debts)
+        begin = stored(Begin, turn / BEGIN) or Begin({})
+        passed_on = begin.all_undecided if progress.epoch < 0 else ()  # else they are debts now, or all sinks have them
+        undecided = sorted({*passed_on, epochs.newest} - {-1})
+        return LeftBehind(epochs, tuple(undecided), progress.debts)
     return None
 
 

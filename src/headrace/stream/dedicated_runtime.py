@@ -145,7 +145,8 @@ class DedicatedRuntime:
                 self._begin_turn(0, Begin(begin, skipped), None)
             else:
                 take_staging(dropped, self.home)
-                first = Begin(begin, skipped, left.epochs.newest + 1, left.undecided)
+                *earlier, undecided = left.undecided or (None,)
+                first = Begin(begin, skipped, left.epochs.newest + 1, undecided, tuple(earlier))
                 self._begin_turn(0, first, left.epochs.checkpoint, left.debts)
             for old in dropped:
                 shutil.rmtree(old, ignore_errors=True)
