@@ -26,7 +26,6 @@ from tests.ring0.tasks import N, stateless
 from tests.stream.test_dedicated_damage import Host
 
 OFFSETS = 'v1\n{{}}\n{{"stream": "s", "position": {}, "closed": {}}}\n'
-QUERY: Any = SimpleNamespace(current=lambda: True, late=lambda: 0)
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +61,10 @@ class Rig:
         self.pipeline = replace(self.pipeline, fresh=self.pipeline.fresh + 1)
         self.runtime = self._made()
 
+    def running(self) -> Any:
+        """The query that runs a batch."""
+        return SimpleNamespace(current=lambda: True, late=lambda: 0, pipeline=self.pipeline)
+
     def batch(self, number: int, *rows: int, closed: bool = False) -> None:
         """A batch as Spark runs it."""
         checkpoint = self.runtime.directory / "checkpoint"
@@ -69,7 +72,7 @@ class Rig:
             private_directory(checkpoint / log)
         (checkpoint / "offsets" / str(number)).write_text(OFFSETS.format(0, str(closed).lower()))
         given: Any = list(rows)
-        self.runtime.committer.commit(given, number, self.pipeline, QUERY)
+        self.runtime.committer.commit(given, number, self.pipeline, self.running())
         (checkpoint / "commits" / str(number)).write_text("v1\n{}")
 
     def shown(self, name: str) -> list[int]:
@@ -316,5 +319,5 @@ def test_a_lost_begin_stops_the_commit(rig: Rig) -> None:
     (directory / "checkpoint" / "offsets" / "1").write_text(OFFSETS.format(0, "false"))
     given: Any = [2]
     with pytest.raises(StateDamaged, match=r"begin\.json"):
-        rig.runtime.committer.commit(given, 1, rig.pipeline, QUERY)
+        rig.runtime.committer.commit(given, 1, rig.pipeline, rig.running())
     assert rig.shown("a") == [1]

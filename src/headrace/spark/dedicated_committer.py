@@ -68,6 +68,11 @@ class FeedConsumer:
 class RunningBatch(Protocol):
     """The query whose batch is committed."""
 
+    @property
+    def pipeline(self) -> PipelineDef:
+        """Its definition as it is now. The outlets may change while a batch waits."""
+        ...
+
     def current(self) -> bool:
         """False once the query was stopped: then nothing is stored."""
         ...
@@ -123,7 +128,7 @@ class DedicatedCommitter:
         staged = self.sinks.staged(pipeline)
         for sink in staged.sinks:
             self.sinks.of(pipeline, sink.name).verify(key)
-        _wait_for_room(staged, query)
+        self._wait_for_room(query)
         lost: dict[str, str] = {}
         try:
             receipts = write_output(rows, staged, key, lost, in_tasks=True)
@@ -162,6 +167,25 @@ class DedicatedCommitter:
         gone = before.detached.get(pipeline.run, {})
         delivery = Delivery(pipeline, partial(self.sinks.for_commit, pipeline), key, debts)
         return delivery.deliver(receipts, "", lost, {s.name: gone[s.name] for s in pipeline.sinks if s.name in gone})
+
+    def _wait_for_room(self, query: RunningBatch) -> None:
+        """Wait until the streams that are made of the output have read enough of it, or their limits have changed.
+        Raises StreamFailed if the query is stopped meanwhile."""
+        logs: dict[Path, FeedLog] = {}  # each remembers the manifests that it has parsed
+        while self._full(query.pipeline, logs):
+            if not query.current():
+                raise StreamFailed("the query was stopped while it waited for a stream that reads its output")
+            time.sleep(ROOM_SECONDS)
+
+    def _full(self, pipeline: PipelineDef, logs: dict[Path, FeedLog]) -> bool:
+        """True if a stream that is made of the output has no room."""
+        feeds = replace(pipeline, sinks=tuple(sink for sink in pipeline.sinks if sink.kind == FEED), late=None)
+        for sink in self.sinks.staged(feeds).sinks:
+            settings = feed_settings(sink)
+            place = settings.directory(pipeline.instance)
+            if is_full(settings, logs.setdefault(place, FeedLog(place))) and not settings.abandoned(pipeline.instance):
+                return True
+        return False
 
     def _event_time(self, batch: int, pipeline: PipelineDef, running: RunningBatch) -> int | None:
         """How far the event time of the output has come with a batch, in microseconds."""
@@ -267,17 +291,6 @@ def _watermark_at(feed: Path, position: int) -> int | None:
     """The watermark of a stream at a position of its feed. None before the first epoch."""
     log = FeedLog(feed)
     return log.epoch(position - 1).watermark if log.path(position - 1).exists() else None
-
-
-def _wait_for_room(staged: PipelineDef, query: RunningBatch) -> None:
-    """Wait until the streams that are made of the output have read enough of it. Raises StreamFailed if the query is
-    stopped meanwhile."""
-    fed = [feed_settings(sink) for sink in staged.sinks if sink.kind == FEED]
-    feeds = [(settings, FeedLog(settings.directory(staged.instance))) for settings in fed]
-    while any(is_full(settings, log) and not settings.abandoned(staged.instance) for settings, log in feeds):
-        if not query.current():
-            raise StreamFailed("the query was stopped while it waited for a stream that reads its output")
-        time.sleep(ROOM_SECONDS)
 
 
 def _as_error(failure: str) -> HeadraceError:
