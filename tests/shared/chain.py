@@ -50,27 +50,27 @@ def record(seconds: float, **values: Any) -> str:
     return json.dumps({"ts": at(seconds).isoformat(), **values})
 
 
-class _Waits(QueryWaits):
+class Waits(QueryWaits):
     """Runs epochs in the thread that waits, because no other thread does."""
 
     def __init__(self, chain: Chain, query: ManagedQuery, plans: PlanStore) -> None:
         super().__init__(query, plans)
-        self._chain, self._of = chain, query
+        self._chain, self.query = chain, query
 
     def until_planned(self, version: int, timeout: float, stored: StoredStream) -> None:
         for _ in range(100):
-            applied = read_applied(self._of.directory)
+            applied = read_applied(self.query.directory)
             if applied is not None and applied.version >= version:
                 return
-            self._of.raise_failure()
-            query = self._chain.queries.get(self._of.stream.name.lower())
+            self.query.raise_failure()
+            query = self._chain.queries.get(self.query.stream.name.lower())
             if query is not None and query.over:
                 raise StreamFailed("the query fails again and again")  # as after PATIENT_ATTEMPTS
-            assert self._chain.step(self._of.stream.name), "an idle stream plans a new version at once"
+            assert self._chain.step(self.query.stream.name), "an idle stream plans a new version at once"
         raise AssertionError("the plan was never planned")
 
     def until_exhausted(self, timeout: float | None) -> bool:
-        while self._chain.step(self._of.stream.name) or self._chain.step(self._of.stream.name):
+        while self._chain.step(self.query.stream.name) or self._chain.step(self.query.stream.name):
             pass
         return True
 
@@ -79,7 +79,7 @@ class _Waits(QueryWaits):
 
     def until_paused(self, ack: Future[Ack], timeout: float) -> bool:
         while not ack.done():
-            assert self._chain.step(self._of.stream.name), "a barrier begins an epoch"
+            assert self._chain.step(self.query.stream.name), "a barrier begins an epoch"
         return True
 
 
@@ -167,7 +167,7 @@ class Chain:
         raise AssertionError("there is no Spark here")
 
     def waits(self, query: ManagedQuery, plans: PlanStore) -> QueryWaits:
-        return _Waits(self, query, plans)
+        return Waits(self, query, plans)
 
     def session(self) -> SparkSession:
         raise AssertionError("there is no Spark here")

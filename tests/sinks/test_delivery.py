@@ -225,6 +225,20 @@ def test_the_only_sink_that_is_lost_in_the_re_run_of_a_decided_epoch_shows_it_an
     assert result.failure.splitlines()[1:] == ["cannot stage"] and rig.shown("a") == [1]
 
 
+def test_a_sink_settles_what_it_owes_before_it_commits_an_epoch_that_is_run_again(tmp_path: Path) -> None:
+    """It was detached in the first run, and the hub died before that was stored."""
+    rig = Rig(tmp_path, {}, {"on_failure": "detach"})
+    rig.fail("b", "commit", 1)
+    assert rig.deliver(0, rig.staged(0, 1)).owed == ["b"]
+    debts = rig.debts
+    rig.fail("b", "commit", 1)
+    assert list(rig.deliver(1, rig.staged(1, 2)).detached) == ["b"]
+    rig.debts = debts
+    rig.deliver(1, rig.staged(1, 2))
+    rig.open["b"].commit(debts["b"][0], [])  # as the commit asks for it before the progress is stored
+    assert (rig.shown("a"), rig.shown("b")) == ([1, 2], [1, 2])
+
+
 @settings(max_examples=12)
 @given(
     st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.sampled_from(["promise", "commit"])), max_size=8),

@@ -418,6 +418,182 @@ def test_two_pipelines_that_write_to_the_feed_of_a_stream_at_once_never_take_the
     assert sorted(writers[0].rows()) == [i * 1000 + epoch for i in (7, 8) for epoch in range(40)]
 
 
+class FedStream:
+    """The stream `t` and the pipelines that feed it, each in epochs of its own stream or query."""
+
+    def __init__(self, root: Path) -> None:
+        (root / "streams" / "t").mkdir(parents=True)
+        self.log = FeedLog(stream_feed(root / "streams" / "t"))
+        self.log.register("stream")
+        self._root, self._drivers = root / "streams" / "s", dict[int, FeedSink]()
+
+    def run(self, instance: int, epoch: int, *rows: int) -> int:
+        """Run an epoch of a pipeline. Its sink stays open, as in a hub. Every pipeline has a checkpoint of its own."""
+        writer = self._writer(instance)
+        key = self.key(instance, epoch)
+        return self._driver(instance).commit(key, writer.stage(key, [rows]))
+
+    def _writer(self, instance: int) -> Writer:
+        writer = Writer(self._root, instance, stream="t", shift="0")
+        writer.log = self.log
+        return writer
+
+    def _driver(self, instance: int) -> FeedSink:
+        return self._drivers.setdefault(instance, self._writer(instance).driver())
+
+    def key(self, instance: int, epoch: int) -> SinkKey:
+        return SinkKey(f"{instance:032}", instance, epoch, "", EpochMark(epoch))
+
+    def discard(self, instance: int, epoch: int) -> None:
+        self._driver(instance).discard(self.key(instance, epoch))
+
+    def forget(self, instance: int, epoch: int) -> None:
+        self._driver(instance).forget(self.key(instance, epoch))
+
+    def reopened(self) -> None:
+        """As after kill -9 of the hub."""
+        self._drivers.clear()
+
+    def rows(self, start: int = 0) -> list[int]:
+        return self._writer(1).rows(start)
+
+    def read(self, end: int) -> list[int]:
+        """The rows that the stream reads up to a position. Then it forgets them."""
+        rows = self.rows(self.log.position_of("stream") or 0)
+        self.log.advance("stream", end)
+        return rows
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> FedStream:
+    return FedStream(tmp_path)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("later", [1, 3])
+def test_an_epoch_that_runs_again_after_another_pipeline_wrote_is_there_once(
+    fed: FedStream, later: int, killed: bool
+) -> None:
+    """The pipeline that replaces another one commits in a thread of its own, while a sink lets the epoch wait."""
+    assert fed.run(1, 8, 0) == 1
+    assert fed.run(1, 9, 1, 2) == 2
+    for batch in range(later):
+        fed.run(2, batch, 10 + batch)
+    if killed:
+        fed.reopened()
+    assert fed.run(1, 9, 2, 1) == 2
+    fed.discard(1, 9)
+    assert fed.rows() == [0, 1, 2, *range(10, 10 + later)]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_epoch_that_runs_again_after_it_was_read_and_another_pipeline_wrote_is_not_written_again(
+    fed: FedStream, killed: bool
+) -> None:
+    fed.run(1, 9, 1, 2)
+    for batch in range(4):
+        fed.run(2, batch, 10 + batch)
+    assert fed.read(5) == [1, 2, 10, 11, 12, 13]
+    fed.run(2, 4, 14)
+    assert fed.read(6) == [14]
+    if killed:
+        fed.reopened()
+    assert fed.run(1, 9, 1, 2) == 2
+    assert fed.run(2, 4, 14) == 1
+    assert (fed.rows(6), fed.log.end()) == ([], 6)
+    assert not [p for p in fed.log.segments.rglob("*") if p.is_file()]
+
+
+def test_a_feed_keeps_one_manifest_for_each_pipeline_until_it_is_forgotten(fed: FedStream) -> None:
+    for instance in range(1, 6):
+        for epoch in range(3):
+            fed.run(instance, epoch, instance)
+        fed.read(fed.log.end())
+    assert fed.log.positions() == [2, 5, 8, 11, 14], "the newest of each"
+    for instance in range(1, 5):
+        fed.forget(instance, 3)
+    for epoch in range(3, 6):
+        fed.run(5, epoch, 5)
+    assert fed.read(fed.log.end()) == [5, 5, 5]
+    assert fed.log.positions() == [17]
+    assert not list(fed.log.directory.glob("ended-*"))
+
+
+def test_what_a_pipeline_that_is_forgotten_wrote_last_is_still_read(fed: FedStream) -> None:
+    fed.run(1, 0, 1)
+    fed.forget(1, 1)
+    fed.run(2, 0, 2)
+    fed.run(2, 1, 3)
+    assert fed.read(1) == [1, 2, 3]
+    assert fed.rows(1) == [2, 3]
+    assert fed.read(3) == [2, 3]
+    assert (fed.log.positions(), list(fed.log.directory.glob("ended-*"))) == ([2], [])
+
+
+def test_forgetting_a_pipeline_that_wrote_nothing_leaves_no_mark(fed: FedStream) -> None:
+    fed.forget(1, 1)
+    fed.run(2, 0, 2)
+    fed.forget(3, 1)
+    assert not list(fed.log.directory.glob("ended-*"))
+
+
+def test_a_reader_that_joins_does_not_begin_at_a_manifest_that_is_kept_for_its_writer(fed: FedStream) -> None:
+    fed.run(1, 1)
+    fed.run(1, 2)  # an epoch without rows that says how far the event time has come
+    fed.run(2, 5)
+    for epoch in range(6, 12):
+        fed.run(3, epoch, epoch)
+    fed.log.advance("stream", 7)
+    assert fed.log.positions() == [1, 2, 6, 7, 8]
+    fed.log.unregister("stream")
+    assert fed.log.register("later") == 7
+    assert fed.rows(7) == [10, 11]
+
+
+def test_the_manifests_that_a_feed_remembers_are_those_that_it_keeps(fed: FedStream) -> None:
+    fed.run(1, 0, 1)
+    for epoch in range(50):
+        fed.run(2, epoch, 2)
+        fed.log.advance("stream", fed.log.end())
+    assert fed.log.positions() == [0, 50]
+    assert len(fed.log._known) == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("run"), st.integers(1, 3), st.integers(0, 3)),
+            st.tuples(st.just("again"), st.integers(1, 3), st.booleans()),
+            st.tuples(st.just("read"), st.integers(0, 6), st.just(0)),
+        ),
+        max_size=30,
+    )
+)
+def test_a_stream_gets_every_row_once_whichever_of_its_pipelines_runs_its_newest_epoch_again(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        fed, newest, counted = FedStream(Path(root)), dict[int, tuple[int, list[int]]](), itertools.count()
+        written, got = list[int](), list[int]()
+        for what, number, more in steps:
+            if what == "run":
+                rows = [next(counted) for _ in range(more)]
+                written += rows
+                newest[number] = (newest.get(number, (-1, []))[0] + 1, rows)
+                fed.run(number, newest[number][0], *rows)
+            elif what == "again" and number in newest:
+                if more:
+                    fed.reopened()
+                fed.run(number, newest[number][0], *newest[number][1])
+            elif what == "read":
+                at = fed.log.position_of("stream") or 0
+                end = min(at + number, fed.log.end())
+                got += [x for x in fed.rows(at) if x not in fed.rows(end)]
+                fed.log.advance("stream", end)
+        assert got + fed.rows(fed.log.position_of("stream") or 0) == written
+
+
 def test_rewinding_deletes_what_came_after_the_savepoint(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     for epoch in range(4):

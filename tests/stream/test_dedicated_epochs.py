@@ -14,17 +14,18 @@ import pytest
 from headrace.base.durable import private_directory
 from headrace.errors import SinkFailed, StateDamaged
 from headrace.model.definitions import PipelineDef, SinkDef
+from headrace.model.stored import store, store_text, stored
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import stage
+from headrace.sinks.file_sink import FileSink
 from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.spark import dedicated_committer
-from headrace.state.dedicated_state import BEGIN, newest_turn, sink_epochs
+from headrace.state.dedicated_state import BEGIN, Begin, newest_turn, sink_epochs
 from headrace.stream.dedicated_runtime import DedicatedRuntime
 from tests.ring0.tasks import N, stateless
 from tests.stream.test_dedicated_damage import Host
 
 OFFSETS = 'v1\n{{}}\n{{"stream": "s", "position": {}, "closed": {}}}\n'
-QUERY: Any = SimpleNamespace(current=lambda: True, late=lambda: 0)
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,10 @@ class Rig:
         self.pipeline = replace(self.pipeline, fresh=self.pipeline.fresh + 1)
         self.runtime = self._made()
 
+    def running(self) -> Any:
+        """The query that runs a batch."""
+        return SimpleNamespace(current=lambda: True, late=lambda: 0, pipeline=self.pipeline)
+
     def batch(self, number: int, *rows: int, closed: bool = False) -> None:
         """A batch as Spark runs it."""
         checkpoint = self.runtime.directory / "checkpoint"
@@ -67,7 +72,7 @@ class Rig:
             private_directory(checkpoint / log)
         (checkpoint / "offsets" / str(number)).write_text(OFFSETS.format(0, str(closed).lower()))
         given: Any = list(rows)
-        self.runtime.committer.commit(given, number, self.pipeline, QUERY)
+        self.runtime.committer.commit(given, number, self.pipeline, self.running())
         (checkpoint / "commits" / str(number)).write_text("v1\n{}")
 
     def shown(self, name: str) -> list[int]:
@@ -136,6 +141,135 @@ def test_an_epoch_that_one_sink_has_reaches_the_other_sink_even_if_the_state_is_
     assert rig.shown("a") == rig.shown("b") == [1, 2, 3]
 
 
+@pytest.fixture
+def broken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The sinks that cannot commit now."""
+    found: set[str] = set()
+    commit = FileSink.commit
+
+    def committed(sink: FileSink, key: SinkKey, staged: list[Staged]) -> int:
+        if sink.paths.sink in found:
+            raise SinkFailed(f"{sink.paths.sink} cannot commit")
+        return commit(sink, key, staged)
+
+    monkeypatch.setattr(FileSink, "commit", committed)
+    return found
+
+
+@pytest.mark.parametrize("failing", ["no batch", "a batch", "batches"])
+def test_an_epoch_that_one_sink_has_is_not_forgotten_while_the_other_one_stays_broken(
+    rig: Rig, broken: set[str], failing: str
+) -> None:
+    rig.batch(0, 1)
+    broken.add("b")
+    with pytest.raises(SinkFailed):
+        rig.batch(1, 2)
+    for attempt in range({"no batch": 1, "a batch": 1, "batches": 3}[failing]):
+        rig.lose_state()
+        if failing != "no batch":
+            with pytest.raises(SinkFailed):
+                rig.batch(0, 10 + attempt)
+    broken.clear()
+    rig.lose_state()
+    rig.batch(0, 4)
+    rig.batch(1, 5)
+    assert rig.shown("a") == rig.shown("b") == [1, 2, 4, 5]
+    assert rig.runtime.progress.debts == ()
+
+
+def test_epochs_that_fail_one_after_the_other_in_a_later_sink_all_reach_it(rig: Rig, broken: set[str]) -> None:
+    """It settles the older ones each time, and then breaks."""
+    for number in range(4):
+        owner: Any = rig.runtime.committer.sinks.of(rig.pipeline, "b")
+        real, key = owner.commit, rig.saved()
+
+        def commit(found: SinkKey, staged: list[Staged], real: Any = real, last: int = key.epoch) -> int:
+            if found.epoch > last:
+                raise SinkFailed("b cannot commit")
+            return int(real(found, staged))
+
+        owner.commit = commit
+        with pytest.raises(SinkFailed):
+            rig.batch(0, number)
+        rig.lose_state()
+    rig.batch(0, 4)
+    assert rig.shown("a") == rig.shown("b") == [0, 1, 2, 3, 4]
+
+
+def test_a_query_that_fails_before_its_first_commit_passes_on_what_is_undecided(
+    rig: Rig, broken: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.batch(0, 1)
+    broken.add("b")
+    with pytest.raises(SinkFailed):
+        rig.batch(1, 2)
+    broken.clear()
+    for _ in range(3):
+        rig.lose_state()
+        with monkeypatch.context() as fails, pytest.raises(ZeroDivisionError):  # Spark has logged the batch by then
+            fails.setattr(rig.runtime.committer, "commit", lambda *given: 1 // 0)
+            rig.batch(0, 3)
+    rig.lose_state()
+    rig.batch(0, 4)
+    assert rig.shown("a") == rig.shown("b") == [1, 2, 4]
+
+
+def test_an_undecided_epoch_that_a_detached_sink_did_not_take_stays_owed(rig: Rig, broken: set[str]) -> None:
+    options = {"path": str(rig.root / "b"), "retries": "0", "on_failure": "detach"}
+    rig.batch(0, 1)
+    broken.add("b")
+    with pytest.raises(SinkFailed):
+        rig.batch(1, 2)
+    rig.pipeline = replace(rig.pipeline, sinks=(rig.pipeline.sinks[0], SinkDef("b", "jsonl", options)))
+    rig.lose_state()
+    rig.batch(0, 3)
+    rig.batch(1, 4)
+    assert [(debt.sink, debt.epoch) for debt in rig.runtime.progress.debts] == [("b", 1)]
+    broken.clear()
+    rig.lose_state()
+    rig.batch(0, 5)
+    assert (rig.shown("a"), rig.shown("b")) == ([1, 2, 3, 4, 5], [1, 2, 5])
+    assert rig.runtime.progress.debts == ()
+
+
+def test_an_undecided_epoch_is_not_forgotten_although_the_hub_dies_again_and_again(
+    rig: Rig, broken: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sink that has it forgets its manifest after two more epochs."""
+    options = {"path": str(rig.root / "b"), "retries": "0", "on_failure": "detach"}
+    rig.batch(0, 1)
+    broken.add("b")
+    with pytest.raises(SinkFailed):
+        rig.batch(1, 2)
+    rig.pipeline = replace(rig.pipeline, sinks=(rig.pipeline.sinks[0], SinkDef("b", "jsonl", options)))
+
+    def die(place: str) -> None:
+        if place == "after-dedicated-commit":
+            raise KeyboardInterrupt
+
+    for number in (3, 4, 5):
+        rig.lose_state()
+        with monkeypatch.context() as dies, pytest.raises(KeyboardInterrupt):
+            dies.setattr(dedicated_committer, "fault_point", die)
+            rig.batch(0, number)
+    broken.clear()
+    rig.lose_state()
+    rig.batch(0, 6)
+    assert (rig.shown("a"), rig.shown("b")) == ([1, 2, 3, 4, 5, 6], [1, 2, 6])
+
+
+@pytest.mark.parametrize("kept", [(), (7,)])
+def test_a_begin_of_an_earlier_version_has_one_undecided_epoch(tmp_path: Path, kept: tuple[int, ...]) -> None:
+    path = tmp_path / "begin.json"
+    store(path, Begin({"s": 3}, 0, 9, 8, kept))
+    if not kept:
+        stored_before = '{"first":9,"positions":{"s":3},"skipped":0,"undecided":8}'
+        store_text(path, stored_before)
+    begin = stored(Begin, path)
+    assert begin is not None
+    assert begin.all_undecided == (*kept, 8)
+
+
 def test_what_a_sink_owes_is_written_without_another_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """`Stream.sync` waits for it."""
     options = {"path": str(rig.root / "b"), "retries": "0", "on_failure": "detach"}
@@ -185,5 +319,5 @@ def test_a_lost_begin_stops_the_commit(rig: Rig) -> None:
     (directory / "checkpoint" / "offsets" / "1").write_text(OFFSETS.format(0, "false"))
     given: Any = [2]
     with pytest.raises(StateDamaged, match=r"begin\.json"):
-        rig.runtime.committer.commit(given, 1, rig.pipeline, QUERY)
+        rig.runtime.committer.commit(given, 1, rig.pipeline, rig.running())
     assert rig.shown("a") == [1]

@@ -6,6 +6,7 @@ arrives, and `align` when the plans are in force.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import time
@@ -14,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import SavepointTooSmall, StopTimeout
+from headrace.errors import HeadraceError, SavepointTooSmall, StopTimeout
 from headrace.hub.declarations import Declarations
 from headrace.model.definitions import PipelineDef
-from headrace.sinks.feed_log import FEEDS
+from headrace.sinks.feed_log import FEEDS, FeedLog, stream_feed
+from headrace.sinks.feed_retention import end_writer
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.dedicated_state import DEDICATED
 from headrace.stream.dedicated_runtime import DedicatedHost, DedicatedRuntime, remove_empty
@@ -195,9 +197,18 @@ class DedicatedPipelines:
             directory = self._directory_of(stream)
             for kind in (FEEDS, DEDICATED):
                 for entry in list((directory / kind).iterdir()) if (directory / kind).is_dir() else ():
-                    if entry.name.split("-")[0] not in instances:
+                    instance = entry.name.split("-")[0]
+                    if instance not in instances:
+                        if kind == DEDICATED and instance.isdigit():
+                            self._end_writer(int(instance), catalog)
                         shutil.rmtree(entry, ignore_errors=True)
                         remove_empty(directory / kind)
+
+    def _end_writer(self, instance: int, catalog: Catalog) -> None:
+        """Tell the streams that a query may have fed that no batch of it is ever run again."""
+        for stream in catalog.streams:
+            with contextlib.suppress(HeadraceError):  # damaged: the stream says so, and one manifest stays
+                end_writer(FeedLog(stream_feed(self._directory_of(stream))), instance)
 
     def close(self) -> None:
         """Stop all queries and release the sinks."""

@@ -177,21 +177,31 @@ class Delivery:
         return "" if left else "\n".join(["every sink is detached", *self._result.detached.values()])
 
     def _settle_and_promise(self, name: str, staged: list[Staged]) -> None:
+        sink = self._settled(name)
+        if staged:
+            sink.promise(self._key, staged)
+
+    def _settled(self, name: str) -> DriverSink:
+        """A sink that has committed the older epochs that it owes. A later commit would delete their staged rows."""
         sink = self._open(name)
         for older in self._debts.get(name, ()):
             sink.commit(older, [])
-        if staged:
-            sink.promise(self._key, staged)
+        return sink
+
+    def _commit_one(self, name: str, staged: list[Staged], settle: bool) -> int:
+        sink = self._settled(name) if settle else self._open(name)
+        return sink.commit(self._key, staged)
 
     def _commit(self, receipts: Mapping[str, list[Staged]], decided: bool) -> None:
         """Let every sink commit. A sink that the stream waits for does not block the others."""
         waiting: HeadraceError | None = None
         for name, sink in self._sinks.items():
-            staged, target = receipts.get(name, []), self._open(name)
+            staged = receipts.get(name, [])
             try:
                 if staged or decided or SINKS[sink.kind].every_epoch:
                     began = time.perf_counter()
-                    rows = retried(sink, partial(target.commit, self._key, staged), self._sleep)
+                    commit = partial(self._commit_one, name, staged, settle=decided)  # else settled by the promise
+                    rows = retried(sink, commit, self._sleep)
                     self._result.committed[name] = (rows, (time.perf_counter() - began) * 1000)
                     if self._result.rows is None and sink in self._pipeline.sinks:
                         self._result.rows = rows

@@ -9,6 +9,7 @@ which read it: streams that are made of the pipeline's output, queries on the de
     <feed>/consumers/<name>.json              the position up to which a consumer needs nothing any more
     <feed>/count                              how many epochs there have been: detects that the newest is missing
     <feed>/promise-<instance>.json            an epoch of an instance that is promised and not committed yet
+    <feed>/ended-<instance>                   an instance that writes no more (`headrace.sinks.feed_retention`)
     <feed>/feed.lock                          held while the consumer is chosen (`headrace.sinks.feed_lock`)
 
 **What a reader can rely on**
@@ -22,14 +23,14 @@ which read it: streams that are made of the pipeline's output, queries on the de
   close.
 - *Loss*. Rows that the strategy `drop` dropped are counted in the epoch that they belong to. Nothing else is left out.
 - *Retention*. Epochs from the smallest position of all consumers on are kept. Without a consumer everything is kept.
-  Register before the first row that you need is written. The manifests of the newest epoch always stay: they hold the
-  position count, and show what a re-run of that epoch must not write again.
+  Register before the first row that you need is written. The newest manifest of each writer stays, too: it shows what
+  a re-run of that epoch must not write again. So there may be gaps, but only before what the consumers need.
 - *Damage*. A manifest or a segment that is missing, torn or changed is StateDamaged with the path of the file. No row
   of a damaged segment is returned.
 
-Who may call: one thread of one process writes (the commit of the pipeline's epochs). Any process may read. Only one
-thread at a time registers, advances and trims for each consumer name. Consumers that unregister each other, as Spark
-readers do, hold the lock of the feed while they do so.
+Who may call: one thread writes for each pipeline (the commit of its epochs), all in one process. Any process may read.
+Only one thread at a time registers, advances and trims for each consumer name. Consumers that unregister each other, as
+Spark readers do, hold the lock of the feed while they do so.
 
 The directory of a stream that is made of a feed has the file `fed_from`: the number of the first pipeline instance that
 feeds it. An epoch of a dropped pipeline may end after a stream of the same name was declared. Its instance has a lower
@@ -52,6 +53,7 @@ import pyarrow as pa
 from headrace.base.durable import fsync, private_directory, state_errors
 from headrace.errors import HeadraceError, InternalError, StateDamaged
 from headrace.model.stored import store, store_text, stored, stored_text
+from headrace.sinks import feed_retention
 
 FEEDS = "feeds"  # the directory of all feeds in the directory of their stream
 CONSUMERS = "consumers"
@@ -119,11 +121,6 @@ class FeedEpoch:
     def identity(self) -> str:
         """Differs for epochs that a restored stream planned again: the digest covers the clock at which it did."""
         return f"{self.checkpoint}-{self.instance}-{self.epoch}-{self.digest}"
-
-    def same_epoch(self, other: FeedEpoch) -> bool:
-        """True if both are the output of one epoch. Two pipelines write to a feed in the epoch in which one replaces
-        the other."""
-        return (self.checkpoint, self.epoch) == (other.checkpoint, other.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +196,7 @@ class FeedLog:
             except FileNotFoundError:
                 return []
         found = sorted(int(m[1]) for m in map(_EPOCH.fullmatch, names) if m is not None)
-        self._known = {p: e for p, e in self._known.items() if found and p >= found[0]}
+        self._known = {p: self._known[p] for p in found if p in self._known}
         return found
 
     def end(self) -> int:
@@ -254,10 +251,10 @@ class FeedLog:
         """The unread epochs from `position` on, or of the slowest consumer. Without a consumer: all that are kept."""
         kept = self.positions()
         at = self.needed_from() if position is None else position
-        waiting = [e for p in kept if at is None or p >= at if (e := self._still(p)) is not None]
+        waiting = [e for p in kept if at is None or p >= at if (e := self.kept_epoch(p)) is not None]
         return FeedBacklog(len(waiting), sum(e.rows for e in waiting), sum(e.bytes for e in waiting))
 
-    def _still(self, position: int) -> FeedEpoch | None:
+    def kept_epoch(self, position: int) -> FeedEpoch | None:
         """The epoch at a position. None if a consumer has advanced and deleted it since the positions were listed."""
         try:
             return self.epoch(position)
@@ -274,9 +271,12 @@ class FeedLog:
         known = self.position_of(consumer)
         if known is not None:
             return known
-        at, end = max(position, self.needed_from() or 0), self.end()
-        while at < end and not self._has_rows(at):
-            at += 1
+        at = begin = max(position, self.needed_from() or 0)
+        for found in range(begin, self.end()):
+            if not self._has_rows(found):
+                at = found + 1
+            elif self.epoch(found).segments:  # one without rows may be kept for its writer alone, before a gap
+                break
         self._write(consumer, at)
         return at
 
@@ -321,24 +321,8 @@ class FeedLog:
         return min(self.consumers().values(), default=None)
 
     def trim(self) -> None:
-        """Delete the epochs that no consumer needs. The manifest before the first needed one stays, so that a consumer
-        can see how its last epoch ended. Segments go first: after a crash the manifest still names what is left, and
-        the next call goes on."""
-        needed = self.needed_from()
-        if needed is None:
-            return
-        kept = self.positions()
-        with state_errors(self.directory):
-            newest = self.epoch(kept[-1]) if kept else None
-            for position in kept:
-                if position >= needed:
-                    break
-                epoch = self.epoch(position)
-                for directory in {(self.segments / s.file).parent for s in epoch.segments}:
-                    shutil.rmtree(directory, ignore_errors=True)
-                # The manifests of the newest epoch stay: the stream may run it again.
-                if position < needed - 1 and newest is not None and not newest.same_epoch(epoch):
-                    self.path(position).unlink(missing_ok=True)
+        """Delete the epochs that no consumer needs, and no writer (`headrace.sinks.feed_retention`)."""
+        feed_retention.trim(self)
 
     def _consumer(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:

@@ -3,11 +3,12 @@
 The planner gives it to pipelines whose output is a stream, or that the dedicated host or a Spark reader reads.
 Tasks write segments under the epoch's key, the driver commits them with one manifest.
 
-**Why it is exactly once.** A segment counts only if a manifest names it. The commit looks at the newest manifest and at
-the promise: if one of them has this key, it stays valid and what this run staged is deleted. Else one atomic write
-makes the manifest at the next position: that is the commit point. Spark runs only the newest epoch again, so no older
-key ever comes back. A crash before the commit point leaves segments that no manifest names; the next commit or
-`discard` of the epoch deletes its directory except for the named files.
+**Why it is exactly once.** A segment counts only if a manifest names it. The commit looks at the newest manifest of the
+writer, which is kept for that (`headrace.sinks.feed_retention`), and at the promise: if one of them has this key, it
+stays valid and what this run staged is deleted. Else one atomic write makes the manifest at the next position: that is
+the commit point. Spark runs only the newest epoch again, so no older key of a writer ever comes back, however many
+epochs of other writers follow it. A crash before the commit point leaves segments that no manifest names; the next
+commit or `discard` of the epoch deletes its directory except for the named files.
 
 **When the consumer is too slow.** The strategies `pause` and `spill` let the planner of the stream pause while the feed
 holds more than `limit` bytes (`is_full`); nothing is lost. They differ in the default of `limit` only: rows always go
@@ -52,6 +53,7 @@ from headrace.sinks.feed_log import (
     sync_names,
     write_segment,
 )
+from headrace.sinks.feed_retention import end_writer
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.staged_sink import StagedSettings
 
@@ -252,6 +254,7 @@ class FeedSink:
         with self._at(key) as log:
             if self._settings.stream is not None:
                 _delete_promise(key, log)
+                end_writer(log, key.instance)
                 return
             with feed_locked(log.directory):  # a query that advances would write its position again
                 shutil.rmtree(log.directory, ignore_errors=True)
@@ -274,13 +277,14 @@ class FeedSink:
             yield log
 
     def _found(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
-        """The manifest of this key. Only the newest epoch is ever run again."""
+        """The manifest of this key. A writer runs only its newest epoch again, but others may have written since."""
         for position in reversed(log.positions()):
-            found = log.epoch(position)
-            if _is_of(found, key):
-                return found
-            if (found.checkpoint, found.epoch) != (key.checkpoint, key.epoch):
-                break
+            found = log.kept_epoch(position)  # None: an older one of another writer was deleted just now
+            if found is not None and (found.checkpoint, found.instance) == (key.checkpoint, key.instance):
+                if found.epoch == key.epoch:
+                    return found
+                if found.epoch < key.epoch:
+                    break
         return None
 
     def _promised(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:

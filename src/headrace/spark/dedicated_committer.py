@@ -68,6 +68,11 @@ class FeedConsumer:
 class RunningBatch(Protocol):
     """The query whose batch is committed."""
 
+    @property
+    def pipeline(self) -> PipelineDef:
+        """Its definition as it is now. The outlets may change while a batch waits."""
+        ...
+
     def current(self) -> bool:
         """False once the query was stopped: then nothing is stored."""
         ...
@@ -118,11 +123,12 @@ class DedicatedCommitter:
         begin = stored(Begin, self._directory / BEGIN)
         if begin is None:
             raise damaged(self._directory / BEGIN, "is missing, but the query has run")
+        before = self._with_undecided(before, begin, pipeline)
         key = self.sinks.key(pipeline.instance, begin.first + batch, digest)
         staged = self.sinks.staged(pipeline)
         for sink in staged.sinks:
             self.sinks.of(pipeline, sink.name).verify(key)
-        _wait_for_room(staged, query)
+        self._wait_for_room(query)
         lost: dict[str, str] = {}
         try:
             receipts = write_output(rows, staged, key, lost, in_tasks=True)
@@ -136,8 +142,7 @@ class DedicatedCommitter:
             raise StreamFailed("the query of this commit was stopped")
         if any(sink.kind == FEED for sink in pipeline.sinks):
             key = replace(key, mark=EpochMark(self._event_time(batch, pipeline, query)))
-        known = self._with_undecided(before, begin, pipeline)
-        delivered = self._deliver(pipeline, key, receipts=receipts, lost=lost, before=known)
+        delivered = self._deliver(pipeline, key, receipts=receipts, lost=lost, before=before)
         if delivered.failure:
             raise _as_error(delivered.failure)
         fault_point("after-dedicated-commit")
@@ -163,6 +168,25 @@ class DedicatedCommitter:
         delivery = Delivery(pipeline, partial(self.sinks.for_commit, pipeline), key, debts)
         return delivery.deliver(receipts, "", lost, {s.name: gone[s.name] for s in pipeline.sinks if s.name in gone})
 
+    def _wait_for_room(self, query: RunningBatch) -> None:
+        """Wait until the streams that are made of the output have read enough of it, or their limits have changed.
+        Raises StreamFailed if the query is stopped meanwhile."""
+        logs: dict[Path, FeedLog] = {}  # each remembers the manifests that it has parsed
+        while self._full(query.pipeline, logs):
+            if not query.current():
+                raise StreamFailed("the query was stopped while it waited for a stream that reads its output")
+            time.sleep(ROOM_SECONDS)
+
+    def _full(self, pipeline: PipelineDef, logs: dict[Path, FeedLog]) -> bool:
+        """True if a stream that is made of the output has no room."""
+        feeds = replace(pipeline, sinks=tuple(sink for sink in pipeline.sinks if sink.kind == FEED), late=None)
+        for sink in self.sinks.staged(feeds).sinks:
+            settings = feed_settings(sink)
+            place = settings.directory(pipeline.instance)
+            if is_full(settings, logs.setdefault(place, FeedLog(place))) and not settings.abandoned(pipeline.instance):
+                return True
+        return False
+
     def _event_time(self, batch: int, pipeline: PipelineDef, running: RunningBatch) -> int | None:
         """How far the event time of the output has come with a batch, in microseconds."""
         query = pipeline.program.dedicated
@@ -178,17 +202,24 @@ class DedicatedCommitter:
         return None if reached is None else min(*below, reached)
 
     def _with_undecided(self, before: Progress, begin: Begin, pipeline: PipelineDef) -> Progress:
-        """`before` with the debts of sinks for the newest epoch of a state that was dropped. If one of them has
-        committed it, all have promised it."""
-        if before.epoch >= 0 or begin.undecided is None:
+        """`before` with the debts of sinks for the undecided epochs of states that were dropped. If one of the sinks
+        has committed such an epoch, all have promised it. The debts are stored before this batch is delivered: then the
+        sink that shows an epoch may forget its manifest."""
+        if before.epoch >= 0 or not begin.all_undecided:
             return before
         names = [sink.name for sink in pipeline.sinks]
-        key = self.sinks.key(pipeline.instance, begin.undecided)
-        if not any(self.sinks.of(pipeline, name).committed(key) for name in names):
-            return before
         owed = {(debt.sink, debt.epoch) for debt in before.debts}
-        new = [Debt(pipeline, name, key.epoch) for name in names if (name, key.epoch) not in owed]
-        return replace(before, debts=(*before.debts, *new))
+        new: list[Debt] = []
+        for epoch in begin.all_undecided:
+            key = self.sinks.key(pipeline.instance, epoch)
+            if any(self.sinks.of(pipeline, name).committed(key) for name in names):
+                new += [Debt(pipeline, name, epoch) for name in names if (name, epoch) not in owed]
+        if not new:
+            return before
+        debts = sorted((*before.debts, *new), key=lambda debt: debt.epoch)
+        known = replace(before, debts=tuple(debts))
+        self._progress.write(known)
+        return known
 
     def _after(
         self, before: Progress, batch: int, epoch: int, pipeline: PipelineDef, delivered: Delivered, late: int
@@ -260,17 +291,6 @@ def _watermark_at(feed: Path, position: int) -> int | None:
     """The watermark of a stream at a position of its feed. None before the first epoch."""
     log = FeedLog(feed)
     return log.epoch(position - 1).watermark if log.path(position - 1).exists() else None
-
-
-def _wait_for_room(staged: PipelineDef, query: RunningBatch) -> None:
-    """Wait until the streams that are made of the output have read enough of it. Raises StreamFailed if the query is
-    stopped meanwhile."""
-    fed = [feed_settings(sink) for sink in staged.sinks if sink.kind == FEED]
-    feeds = [(settings, FeedLog(settings.directory(staged.instance))) for settings in fed]
-    while any(is_full(settings, log) and not settings.abandoned(staged.instance) for settings, log in feeds):
-        if not query.current():
-            raise StreamFailed("the query was stopped while it waited for a stream that reads its output")
-        time.sleep(ROOM_SECONDS)
 
 
 def _as_error(failure: str) -> HeadraceError:

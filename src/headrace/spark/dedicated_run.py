@@ -118,6 +118,11 @@ class DedicatedSparkQuery:
         except BaseException as problem:  # the thread would exit, and Spark would wait forever for its answer
             raise InternalError(f"the commit of batch {batch} raised {type(problem).__name__}: {problem}") from problem
 
+    @property
+    def pipeline(self) -> PipelineDef:
+        """Its definition as it is now."""
+        return self._runtime.pipeline
+
     def current(self) -> bool:
         """False once the query was stopped."""
         return not self._over

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.bridge.messages import STREAM_LANE
 from headrace.errors import HeadraceError, StateDamaged
-from headrace.model.definitions import DEAD_LETTER, PipelineDef, SinkDef
+from headrace.model.definitions import DEAD_LETTER, FEED, PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
 from headrace.sinks.console import ConsoleSink
@@ -36,6 +36,7 @@ class DriverSinks:
         self._checkpoint, self._directory, self._reveal = checkpoint, directory, reveal
         self._feeds = feeds
         self._sinks: dict[tuple[int, str], DriverSink] = {}
+        self._fed: dict[tuple[int, str], SinkDef] = {}  # the definitions of the feeds among them
         self.in_use = ""
 
     def moved(self, checkpoint: str) -> None:
@@ -50,14 +51,25 @@ class DriverSinks:
     def of(self, pipeline: PipelineDef, name: str) -> DriverSink:
         """One of a pipeline's sinks."""
         key = (pipeline.instance, name)
-        if key not in self._sinks:
+        changed = self._changed_feed(pipeline, name)
+        if key not in self._sinks or changed:
             sink, columns = next((s, columns) for s, columns in pipeline.outlets if s.name == name)
             # setdefault: a reader and the streaming thread may ask at the same time, and must get the same object.
             made = self._made(sink, columns)
             if isinstance(made, ConsoleSink):
                 made.title = f"pipeline {pipeline.name}, sink {sink.name}"
+            if changed:  # what it keeps is on disk
+                self._sinks[key] = made
             self._sinks.setdefault(key, made)
+            if sink.kind == FEED:
+                self._fed[key] = sink
         return self._sinks[key]
+
+    def _changed_feed(self, pipeline: PipelineDef, name: str) -> bool:
+        """True if a feed has another limit or strategy than when it was opened. Other sinks keep their definition for
+        as long as the instance lives."""
+        opened = self._fed.get((pipeline.instance, name))
+        return opened is not None and any(sink.name == name and sink != opened for sink in pipeline.sinks)
 
     def for_commit(self, pipeline: PipelineDef, name: str) -> DriverSink:
         """One of a pipeline's sinks, which the commit is about to use."""
@@ -119,6 +131,7 @@ class DriverSinks:
     def _close(self, instances: set[int]) -> None:
         for key in [key for key in self.opened if key[0] in instances]:
             self._sinks.pop(key).close()
+            self._fed.pop(key, None)
 
     def forget_stream(
         self, pipelines: Iterable[PipelineDef], letters: SinkDef | None, epoch: int, owing: set[tuple[int, str]]

@@ -4,22 +4,33 @@
     <stream>/dedicated/<instance>-<fresh>/<turn>/checkpoint.id    part of the key of its output in sinks
     <stream>/dedicated/<instance>-<fresh>/<turn>/progress.json    its newest committed batch
     <stream>/dedicated/<instance>-<fresh>/<turn>/begin.json       where it begins to read; written last
+    <stream>/dedicated/<instance>-<fresh>/staging                 what its sinks have staged and promised
 
 `headrace.stream.dedicated_runtime` says when a new directory begins. Spark counts the batches of each from 0. In sinks
 the epochs of an instance go on from one directory to the next, under one checkpoint id: a sink then holds nothing of an
 instance that a savepoint from before does not know (`headrace.state.restore`).
+
+A state that is dropped leaves behind what concerns its sinks: the epochs that they owe, those that only some of them
+may have, and the directory `staging`, which holds the rows of both. The next state takes them over (`left_behind`,
+`take_staging`), and only then the old directory is deleted.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base.durable import fsync, private_directory, state_errors
+from headrace.errors import HeadraceError
 from headrace.model.definitions import PipelineDef
 from headrace.model.stored import damaged, stored
+from headrace.sinks.staging import STAGING
 from headrace.state.checkpoint import CHECKPOINT, checkpoint_id
-from headrace.state.progress import read_progress
+from headrace.state.progress import Debt, read_progress
 from headrace.state.spark_log import OFFSETS, newest_commit, newest_offset
 
 DEDICATED = "dedicated"
@@ -30,12 +41,20 @@ BEGIN = "begin.json"
 class Begin:
     """Where a query without a checkpoint begins to read: the position in the feed of each stream. `skipped` rows were
     in the feeds and are not read, because the pipeline lost its state. Batch 0 is epoch `first` in sinks. The epoch
-    `undecided` is the newest one of a state that was dropped: some sinks may have committed it and others not."""
+    `undecided` is the newest one of a state that was dropped: some sinks may have committed it and others not. The same
+    is true of the epochs in `earlier`, of states before that one which were dropped before they committed a batch.
+    Earlier versions did not store these."""
 
     positions: dict[str, int]
     skipped: int = 0
     first: int = 0
     undecided: int | None = None
+    earlier: tuple[int, ...] = ()
+
+    @property
+    def all_undecided(self) -> tuple[int, ...]:
+        """The undecided epochs, oldest first."""
+        return self.earlier if self.undecided is None else (*self.earlier, self.undecided)
 
 
 def dedicated_home(stream_directory: Path, pipeline: PipelineDef) -> Path:
@@ -61,6 +80,50 @@ def sink_epochs(turn: Path, pipeline: str) -> SinkEpochs:
     begin = stored(Begin, turn / BEGIN) or Begin({})
     planned = max(read_progress(turn).epoch, newest_offset(turn / CHECKPOINT))
     return SinkEpochs(checkpoint_id(turn, pipeline), begin.first + planned)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What a state that is dropped leaves to the next one: the epochs that its sinks may have, those of them that are
+    `undecided`, oldest first, and those that sinks owe."""
+
+    epochs: SinkEpochs
+    undecided: tuple[int, ...]
+    debts: tuple[Debt, ...]
+
+
+def dropped_states(home: Path, instance: int) -> list[Path]:
+    """The directories of the earlier states of an instance. The newest is the last."""
+    found = [p for p in home.parent.glob(f"{instance}-*") if p != home]
+    return sorted(found, key=lambda p: int(number) if (number := p.name.rpartition("-")[2]).isdigit() else -1)
+
+
+def left_behind(dropped: Sequence[Path], pipeline: str) -> LeftBehind | None:
+    """What the newest of these states that has begun leaves behind. None if there is none, or if its files are damaged:
+    then the next state begins under a checkpoint id of its own."""
+    begun = [home for home in dropped if newest_turn(home) >= 0 or lost_begin(home) is not None]
+    if not begun or lost_begin(begun[-1]) is not None:
+        return None
+    turn = begun[-1] / str(newest_turn(begun[-1]))
+    with contextlib.suppress(HeadraceError):
+        epochs, progress = sink_epochs(turn, pipeline), read_progress(turn)
+        begin = stored(Begin, turn / BEGIN) or Begin({})
+        passed_on = begin.all_undecided if progress.epoch < 0 else ()  # else they are debts now, or all sinks have them
+        undecided = sorted({*passed_on, epochs.newest} - {-1})
+        return LeftBehind(epochs, tuple(undecided), progress.debts)
+    return None
+
+
+def take_staging(dropped: Sequence[Path], home: Path) -> None:
+    """Move what sinks have staged and promised from the newest dropped state to the new one, before that begins: its
+    sinks look for it there. Manifests name files relative to it. Does nothing if it was moved before a crash."""
+    found, target = [old / STAGING for old in dropped if (old / STAGING).is_dir()], home / STAGING
+    if found and not target.exists():
+        with state_errors(target):
+            private_directory(home)
+            os.rename(found[-1], target)
+            fsync(home)
+            fsync(found[-1].parent)
 
 
 def lost_begin(home: Path) -> Path | None:

@@ -3,7 +3,8 @@
 `headrace.state.dedicated_state` has the names of its files. A pipeline that loses its state (STOP NOW, START after a
 failure) gets a new number `fresh`, a new directory with that number, and a new position in its feeds; the old directory
 is deleted. So a crash in between never leaves a query with half of its state. Sinks still get the epochs of the old
-state that they owe, and those that only some of them have committed.
+state that they owe, and those that only some of them have committed: the new directory takes over what they have
+staged.
 
 At the end of a finite source the query closes all windows, and its watermark moves to the end of time. Every later row
 would be late, so the query reads nothing after that end. If more rows arrive, a new `turn` begins there, without state:
@@ -30,13 +31,15 @@ from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkp
 from headrace.state.dedicated_state import (
     BEGIN,
     Begin,
-    SinkEpochs,
     dedicated_home,
     delete_earlier_turns,
+    dropped_states,
+    left_behind,
     lost_begin,
     newest_turn,
     require_whole_turns,
     sink_epochs,
+    take_staging,
 )
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Debt, Progress, read_progress, write_progress
@@ -136,35 +139,17 @@ class DedicatedRuntime:
                 for other in others:
                     log.unregister(other)
                 log.trim()
-            dropped = self._dropped_states()
-            known = self._known_to_sinks(dropped[-1]) if dropped else None
-            if known is None:
+            dropped = dropped_states(self.home, self.pipeline.instance)
+            left = left_behind(dropped, self.pipeline.name)
+            if left is None:
                 self._begin_turn(0, Begin(begin, skipped), None)
             else:
-                written = None if known.newest < 0 else known.newest
-                first = Begin(begin, skipped, known.newest + 1, written)
-                self._begin_turn(0, first, known.checkpoint, self._debts(dropped[-1]))
+                take_staging(dropped, self.home)
+                *earlier, undecided = left.undecided or (None,)
+                first = Begin(begin, skipped, left.epochs.newest + 1, undecided, tuple(earlier))
+                self._begin_turn(0, first, left.epochs.checkpoint, left.debts)
             for old in dropped:
                 shutil.rmtree(old, ignore_errors=True)
-
-    def _dropped_states(self) -> list[Path]:
-        """The directories of earlier states, which are dropped. The newest is the last."""
-        found = [p for p in self.home.parent.glob(f"{self.pipeline.instance}-*") if p != self.home]
-        return sorted(found, key=lambda p: int(number) if (number := p.name.rpartition("-")[2]).isdigit() else -1)
-
-    def _known_to_sinks(self, dropped: Path) -> SinkEpochs | None:
-        """The epochs of a dropped state that sinks may have. None if there are none, or if its files are damaged: then
-        the new state begins under a checkpoint id of its own."""
-        with contextlib.suppress(HeadraceError):
-            turn = newest_turn(dropped)
-            return sink_epochs(dropped / str(turn), self.pipeline.name) if turn >= 0 else None
-        return None
-
-    def _debts(self, dropped: Path) -> tuple[Debt, ...]:
-        """The epochs that sinks still owe of a state that is dropped."""
-        with contextlib.suppress(HeadraceError):
-            return read_progress(dropped / str(newest_turn(dropped))).debts
-        return ()
 
     def _begin_turn(self, turn: int, begin: Begin, checkpoint: str | None, debts: tuple[Debt, ...] = ()) -> None:
         """Make the directory of a turn. It writes to sinks under `checkpoint`, or under a new id."""
