@@ -135,8 +135,9 @@ class Chain:
         return worked
 
     def drain(self) -> None:
-        """Run epochs of all streams until there is nothing more to do."""
-        while any([self.step(name) for name in list(self.queries)] + [self.step(name) for name in list(self.queries)]):
+        """Run epochs of all streams until there is nothing more to do. In a first pass a stream makes room for the one
+        before it, in a second one that finds its source polled too often, and in a third it looks again."""
+        while sum(self.step(name) for _ in range(3) for name in list(self.queries)):
             pass
 
     def rows(self, pipeline: str) -> list[Any]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -236,6 +239,24 @@ def test_a_consumer_that_advances_while_its_feed_is_dropped_does_not_bring_it_ba
         dropping.join(0.3)
         writer.log.advance("reader", 1)
     dropping.join(30)
+    assert writer.files() == []
+
+
+def test_a_reader_that_asks_for_the_lock_of_a_feed_that_is_being_deleted_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, rmdir = Writer(tmp_path), os.rmdir
+
+    def interrupted(path: Any, **options: Any) -> None:  # everything in the directory is deleted by now
+        monkeypatch.setattr(os, "rmdir", rmdir)
+        with feed_locked(writer.log.directory, make=True):
+            rmdir(path, **options)
+
+    writer.run(0, [1])
+    shutil.rmtree(writer.log.manifests)
+    shutil.rmtree(writer.log.segments)
+    monkeypatch.setattr(os, "rmdir", interrupted)
+    writer.driver().forget(writer.key(1))
     assert writer.files() == []
 
 

@@ -349,7 +349,8 @@ class Branches:
         cut, catalog = read(taken).cuts[0], CatalogFile(new).read()
         known = {r.definition.instance for r in catalog.pipelines.values()}
         first = CatalogFile(taken).read().next_instance
-        newer = range(first, first + NEXT_INSTANCES)  # what the same hub created since
+        # What the same hub created since, if the savepoint has a pipeline that writes into the directory.
+        newer = range(first, first + NEXT_INSTANCES if known else first)
         gone = {row for row in self.wanted if (row[0] in known or row[0] in newer) and row[1] > cut.epoch}
         self.wanted -= gone
         self.now = Branch(catalog, cut.epoch)

@@ -1,4 +1,4 @@
-"""Decides which epochs of a feed (`headrace.sinks.feed_log`) are deleted.
+"""Decides which epochs of a feed (`headrace.sinks.feed_log`) are deleted, and deletes whole feeds.
 
 The rows of an epoch are deleted when no consumer needs them. Its manifest stays as long as it may have to say that the
 epoch is committed: the newest manifest of each writer, which is a pipeline instance under one checkpoint. A writer runs
@@ -17,6 +17,8 @@ import contextlib
 import os
 import re
 import shutil
+import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base.durable import state_errors
@@ -55,6 +57,17 @@ def trim(log: FeedLog) -> None:
         if ended:
             for instance in ended - {log.epoch(position).instance for position in log.positions()}:
                 (log.directory / f"ended-{instance}").unlink(missing_ok=True)
+
+
+def remove_feed(feed: Path) -> None:
+    """Delete a feed. It is renamed first, so a Spark reader that asks for its lock meanwhile finds no feed and leaves
+    no file. The hub deletes what a crash leaves when it is opened."""
+    gone = feed.with_name(f".gone-{uuid.uuid4().hex}")
+    with contextlib.suppress(FileNotFoundError):
+        feed.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+    with contextlib.suppress(OSError):  # other feeds may be there
+        feed.parent.rmdir()
 
 
 def _ended(log: FeedLog) -> set[int]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
@@ -53,7 +52,7 @@ from headrace.sinks.feed_log import (
     sync_names,
     write_segment,
 )
-from headrace.sinks.feed_retention import end_writer
+from headrace.sinks.feed_retention import end_writer, remove_feed
 from headrace.sinks.sink_kind import SinkKey, SinkKind, Staged
 from headrace.sinks.staged_sink import StagedSettings
 
@@ -257,9 +256,7 @@ class FeedSink:
                 end_writer(log, key.instance)
                 return
             with feed_locked(log.directory):  # a query that advances would write its position again
-                shutil.rmtree(log.directory, ignore_errors=True)
-            with contextlib.suppress(OSError):  # other feeds may be there
-                log.directory.parent.rmdir()
+                remove_feed(log.directory)
             self._logs.pop(key.instance, None)
 
     def close(self) -> None:

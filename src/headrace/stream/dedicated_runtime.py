@@ -27,6 +27,7 @@ from headrace.errors import HeadraceError
 from headrace.model.definitions import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
+from headrace.sinks.feed_retention import remove_feed
 from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkpoint
 from headrace.state.dedicated_state import (
     BEGIN,
@@ -211,8 +212,7 @@ class DedicatedRuntime:
             if known.newest >= 0:
                 self.committer.sinks.forget([self.pipeline], known.newest + 1)
         for log in self.feeds().values():
-            shutil.rmtree(log.directory, ignore_errors=True)
-            remove_empty(log.directory.parent)
+            remove_feed(log.directory)
         for own in self.home.parent.glob(f"{self.pipeline.instance}-*"):
             shutil.rmtree(own, ignore_errors=True)
         remove_empty(self.home.parent)
