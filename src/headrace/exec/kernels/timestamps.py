@@ -156,15 +156,20 @@ def _require_near(counts: Int64s) -> None:
         raise KernelError("DATETIME_OVERFLOW")
 
 
+def beyond(days: Int64s, clock: Int64s) -> RowFlags:
+    """Which days since 1970 and microseconds of the day are no timestamps."""
+    found: RowFlags = (days > _LAST_DAY) | (days < _FIRST_DAY)
+    found |= (days == _LAST_DAY) & (clock > _LAST_MICROS) | (days == _FIRST_DAY) & (clock < _FIRST_MICROS)
+    return found
+
+
 def _moved(local: Zone, start: Int64s, count: Int64s, add: Callable[[Int64s, Int64s], Int64s]) -> Int64s:
     """The same time of the clock on the day that `add(day, count)` returns. With a count of 0 the start itself."""
     _require_near(count)
     offset = local.offset(start)
     clock = start % DAY + offset
     days, clock = add(start // DAY + clock // DAY, count), clock % DAY
-    beyond = (days > _LAST_DAY) | (days < _FIRST_DAY)
-    beyond |= (days == _LAST_DAY) & (clock > _LAST_MICROS) | (days == _FIRST_DAY) & (clock < _FIRST_MICROS)
-    if (beyond & (count != 0)).any():
+    if (beyond(days, clock) & (count != 0)).any():
         raise KernelError("DATETIME_OVERFLOW")
     return np.where(count == 0, start, local.instant_near(days * DAY + clock, offset))
 
