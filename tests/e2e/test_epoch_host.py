@@ -63,7 +63,7 @@ QUERIES = {
     "mask": "SELECT id, mask(device, 'X', 'x', 'n') AS m FROM events",
     "luhn": "SELECT id, luhn_check(CAST(id AS STRING)) AS l FROM events",
     "greatest_of_dates": "SELECT id, greatest(day, CAST(ts AS DATE)) AS g FROM events",
-    "intervals": "SELECT id, ts + make_interval(0, 1, 0, 2) AS t FROM events WHERE id < 50",
+    "intervals": "SELECT id, string(make_interval(0, 1, 0, v, 2)) AS t FROM events WHERE id < 50",
     "struct_of": "SELECT id, named_struct('d', device, 'n', named_struct('v', v)) AS s FROM events",
     "decimals": "SELECT id, price / 3 AS third, round(price, 1) AS r, bround(price, -1) AS b FROM events",
     "date_parts": "SELECT id, weekofyear(ts) AS w, dayofweek(day) AS d, extract(YEAROFWEEK FROM ts) AS y FROM events",

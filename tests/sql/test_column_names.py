@@ -43,6 +43,8 @@ TEXTS = (
     "regexp_extract(s, '(a)')", "mask(s)", "mask(s, 'Q')", "substring(s, 2)", "substr(s, 2)", "lpad(s, 5)",
     "str_to_map(s)", "sort_array(a)", "s LIKE 'a/%' ESCAPE '/'", "s ILIKE 'a/%' ESCAPE '/'",
     "ts + make_dt_interval(1)", "ts - make_ym_interval(1)", "string(i + 1)",
+    "ts + make_interval()", "ts - make_interval(0, 1, 0, i)", "make_interval(0, 1, 2, 3, 4, 5, 6.5) + ts",
+    "dt - try_make_interval(i)", "MAKE_INTERVAL(i) + dt", "(ts + make_interval(i)) + try_make_interval(l, 2.0)",
     "string(INTERVAL '1 2' DAY TO HOUR)", "from_json(s, 'x INT')", "from_json(s, 'MAP<STRING, INT>')",
     "s LIKE ANY ('a%', 'b%')", "s NOT LIKE ANY ('a%', 'b%')", "s LIKE ALL ('a%')", "s NOT LIKE ALL ('a%', 'b%')",
     "s ILIKE SOME ('a%', 'B%')", "st['x']", "st['X']", "dt + 1", "dt - 1",

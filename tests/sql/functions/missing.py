@@ -43,8 +43,8 @@ to_csv to_protobuf""",
     "are window functions": """counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number
 """,
     "belong to other parts of SQL": "cast grouping grouping_id measure window_time",
-    "are not done yet": """aes_decrypt aes_encrypt collate collect_union make_interval sentences
-time_bucket try_aes_decrypt try_make_interval vector_avg vector_sum""",
+    "are not done yet": """aes_decrypt aes_encrypt collate collect_union sentences
+time_bucket try_aes_decrypt vector_avg vector_sum""",
 }
 MISSING = frozenset(name for names in REASONS.values() for name in names.split())
 _TRANSLATED = frozenset({"if", "ifnull", "nvl", "nvl2", "date_part", "datepart", "case", "when", "between", "extract"})

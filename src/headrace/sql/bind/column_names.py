@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.model.schema import DATE, INT
+from headrace.sql.functions.interval_functions import CALENDAR_MAKERS
 from headrace.sql.parse.intervals import interval_text
 from headrace.sql.parse.syntax import (
     Aliased,
@@ -55,6 +56,7 @@ _ADDED: dict[tuple[str, int], tuple[str, ...]] = {
     ("make_dt_interval", 2): ("0", "0.000000"), ("make_dt_interval", 3): ("0.000000",),
     ("aggregate", 3): (_IDENTITY,), ("reduce", 3): (_IDENTITY,), ("array_sort", 1): (_COMPARATOR,),
     ("make_ym_interval", 0): ("0", "0"), ("make_ym_interval", 1): ("0",),
+    **{(f, n): (*("0",) * (6 - n), "0.000000") for f in CALENDAR_MAKERS for n in range(7)},
 }  # fmt: skip
 _TRIMS = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}
 _SAME = {"dateadd": "date_add"}
@@ -259,6 +261,8 @@ def _operator(node: Apply, args: list[str]) -> str | None:
         return f"ilike({args[0]}, {args[1]})"
     if node.name == "rlike":
         return f"RLIKE({args[0]}, {args[1]})"
+    if node.name == "+" and _is_calendar_interval(node.args[0]):
+        return f"{args[1]} + {args[0]}"
     if node.name in ("+", "-") and _is_interval(node.args[-1]) and not _is_interval(node.args[0]):
         return f"{args[0]} {node.name} {args[1]}"
     if node.name == "negative" and isinstance(node.args[0], Constant):
@@ -268,8 +272,12 @@ def _operator(node: Apply, args: list[str]) -> str | None:
 
 def _is_interval(node: Node) -> bool:
     return isinstance(node, IntervalConstant) or (
-        isinstance(node, Apply) and node.name in ("make_dt_interval", "make_ym_interval")
+        isinstance(node, Apply) and node.name in ("make_dt_interval", "make_ym_interval", *CALENDAR_MAKERS)
     )
+
+
+def _is_calendar_interval(node: Node) -> bool:
+    return isinstance(node, Apply) and node.name in CALENDAR_MAKERS
 
 
 def _apply(node: Apply) -> str:

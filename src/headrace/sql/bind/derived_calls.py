@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Decimal
+from headrace.sql.bind.calendar_intervals import refuse_calendar_interval
 from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
 from headrace.sql.bind.interval_calls import bind_maker
 from headrace.sql.bind.operand_types import bind_binary
 from headrace.sql.functions.fallibility import throws
-from headrace.sql.functions.interval_functions import MAKERS
+from headrace.sql.functions.interval_functions import CALENDAR_MAKERS, MAKERS
 from headrace.sql.functions.number_formats import number_format
 from headrace.sql.functions.try_functions import TRIED
 from headrace.sql.parse.syntax import Apply
@@ -179,6 +180,7 @@ _HANDLERS: dict[str, CallBinder] = {
     "concat_ws": _concat_ws,
     **dict.fromkeys(TRIED, _tried),
     **dict.fromkeys(MAKERS, bind_maker),
+    **dict.fromkeys(CALENDAR_MAKERS, refuse_calendar_interval),
     "equal_null": _equal_null,
     "nullifzero": _null_if_zero,
     "zeroifnull": _zero_if_null,

@@ -31,6 +31,7 @@ from headrace.model.schema import (
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
+from headrace.sql.bind.calendar_intervals import bind_calendar_sum
 from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_element
 from headrace.sql.bind.derived_calls import bind_derived
 from headrace.sql.bind.grouping_sets import bind_grouping
@@ -364,6 +365,9 @@ class ExprBinder:
             self.unsupported(f"{name}()", "Use a hash of the row's columns.", node.at)
         if name in LAMBDA_FUNCTIONS or any(isinstance(a, LambdaFunction) for a in node.args):
             return bind_lambda_call(self, name, node)
+        moved = bind_calendar_sum(self, node)
+        if moved is not None:
+            return moved
         args = [self.bind(self._unaliased(a, name)) for a in node.args]
         special = bind_collection(self, name, args, node)
         if special is None:

@@ -78,11 +78,11 @@ _ALL_OPERANDS = frozenset([
     "regexp_count", "regexp_extract", "regexp_extract_all", "regexp_instr", "regexp_replace", "repeat", "replace",
     "reverse", "rlike", "rpad", "rtrim", "second", "sequence", "sha1", "shiftleft", "shiftright",
     "shiftrightunsigned", "size", "slice", "sort_array", "soundex", "space", "split", "startswith", "str_to_map",
-    "substring", "substring_index", "timestamp_micros", "timestamp_millis", "timestampadd", "timestampdiff",
-    "to_base32", "to_date", "to_timestamp", "to_timestamp_ltz", "to_timestamp_ntz", "to_unix_timestamp",
-    "to_utc_timestamp", "transform_keys", "transform_values", "translate", "trim", "unbase64", "unix_date",
-    "unix_micros", "unix_millis", "unix_seconds", "unix_timestamp", "upper", "weekday", "weekofyear", "year",
-    "zip_with", "|", "||", "~"
+    "substring", "substring_index", "timestamp_micros", "timestamp_millis", "time minus make_interval",
+    "time plus make_interval", "timestampadd", "timestampdiff", "to_base32", "to_date", "to_timestamp",
+    "to_timestamp_ltz", "to_timestamp_ntz", "to_unix_timestamp", "to_utc_timestamp", "transform_keys",
+    "transform_values", "translate", "trim", "unbase64", "unix_date", "unix_micros", "unix_millis", "unix_seconds",
+    "unix_timestamp", "upper", "weekday", "weekofyear", "year", "zip_with", "|", "||", "~"
 ])  # fmt: skip
 
 # Spark knows that no element of the array that they return is NULL.

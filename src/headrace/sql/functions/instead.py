@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 _INSTEAD: tuple[tuple[str, str], ...] = (
-    ("make_interval|try_make_interval", "Use make_dt_interval(days, hours, minutes, seconds) or make_ym_interval()."),
     ("from_csv|schema_of_csv", "Use split_part(), and cast the parts."),
     ("to_csv", "Use concat_ws()."),
     ("(try_)?parse_json|.*variant.*", "Use from_json() or get_json_object()."),

@@ -1,16 +1,18 @@
 """Functions that make, divide and write intervals. An interval is a number here: microseconds or months.
 
-Names with a blank cannot be written by a user: `headrace.sql.bind.interval_calls` calls those.
+Names with a blank cannot be written by a user: `headrace.sql.bind.interval_calls` and `calendar_intervals` call those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.model.schema import BIGINT, INT, STRING, DataType, Decimal
+from headrace.model.schema import BIGINT, DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, Decimal
+from headrace.sql.functions.instants import at_zone, days_of, to_date, to_instant
 from headrace.sql.functions.nesting import let
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.regex_functions import unquoted
+from headrace.sql.plan.types import type_class
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 _SECONDS = Decimal(18, 6)
@@ -20,6 +22,9 @@ MAKERS: dict[str, tuple[tuple[DataType, ...], str]] = {
     "make_dt_interval": ((INT, INT, INT, _SECONDS), "DAY TO SECOND"),
     "make_ym_interval": ((INT, INT), "YEAR TO MONTH"),
 }
+# make_interval has months, days and microseconds, and is only an operand beside a time.
+CALENDAR_MAKERS = ("make_interval", "try_make_interval")
+CALENDAR_PARTS: tuple[DataType, ...] = (*(INT,) * 6, _SECONDS)
 _SIZES = {"DAY": _DAY, "HOUR": _HOUR, "MINUTE": _MINUTE, "SECOND": _SECOND}
 _MICROS_OF_SECONDS = "CAST(replace(CAST({3} AS VARCHAR), '.', '') AS HUGEINT)"
 _MADE = (
@@ -80,7 +85,26 @@ def _text(args: Sequence[str]) -> str:
     return f"('INTERVAL ''' || {sign} || {body} || ''' {unit}')"
 
 
+def _sums() -> list[Overload]:
+    """A time plus and minus the parts of make_interval. `try_make_interval` is NULL where a sum of parts overflows."""
+    found: list[Overload] = []
+    parts = ", ".join(f"{{{i}}}" for i in range(1, len(CALENDAR_PARTS)))
+    parts += f", CAST(CAST({{7}} AS DECIMAL(25,6)) * {_SECOND}::DECIMAL(7,0) AS BIGINT)"
+    for maker in CALENDAR_MAKERS:
+        for operator in ("plus", "minus"):
+            flags = f"{operator == 'minus'}, {maker.startswith('try_')}".upper()
+            for result, sql in (
+                (DATE, to_date(f"hr_date_add_interval({days_of('{0}')}, {parts}, {flags})")),
+                (TIMESTAMP, to_instant(f"hr_add_interval(epoch_us({{0}}), {parts}, {flags}, {at_zone()})")),
+                (TIMESTAMP_NTZ, f"make_timestamp(hr_add_interval(epoch_us({{0}}), {parts}, {flags}, 'UTC'))"),
+            ):
+                params = (result.ddl, *map(type_class, CALENDAR_PARTS))
+                found.append(Overload(f"time {operator} {maker}", params, result, sql, throws=True))
+    return found
+
+
 OVERLOADS: tuple[Overload, ...] = (
+    *_sums(),
     Overload("make_dt_interval", ("INT", "INT", "INT", "DECIMAL"), BIGINT, _MADE, throws=True),
     Overload("make_ym_interval", ("INT", "INT"), INT, "CAST({0}::HUGEINT * 12 + {1}::HUGEINT AS INTEGER)", throws=True),
     Overload(
