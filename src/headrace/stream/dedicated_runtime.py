@@ -147,7 +147,7 @@ class DedicatedRuntime:
             else:
                 take_staging(dropped, self.home)
                 *earlier, undecided = left.undecided or (None,)
-                first = Begin(begin, skipped, left.epochs.newest + 1, undecided, tuple(earlier))
+                first = Begin(begin, skipped, first=left.epochs.newest + 1, undecided=undecided, earlier=tuple(earlier))
                 self._begin_turn(0, first, left.epochs.checkpoint, left.debts)
             for old in dropped:
                 shutil.rmtree(old, ignore_errors=True)
