@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 # What a column of an output is compared as.
-Kind = Literal["time", "text", "whole", "decimal"]
+Kind = Literal["time", "text", "flag", "whole", "decimal"]
 DUCKDB_TYPES: dict[Kind, str] = {
     "time": "TIMESTAMP",
     "text": "VARCHAR",
+    "flag": "BOOLEAN",  # as a text it is TRUE in Flink and true elsewhere
     "whole": "BIGINT",
     "decimal": "DECIMAL(28, 3)",
 }

@@ -21,7 +21,13 @@ from bench.peers.worker import Mark, link, serve
 from bench.peers.workloads import Workload
 
 TYPES = {"TIMESTAMP": "TIMESTAMP_LTZ(3)"}
-OUTPUT: dict[Kind, str] = {"time": "TIMESTAMP(3)", "text": "STRING", "whole": "BIGINT", "decimal": "DECIMAL(28, 3)"}
+OUTPUT: dict[Kind, str] = {
+    "time": "TIMESTAMP(3)",
+    "text": "STRING",
+    "flag": "BOOLEAN",
+    "whole": "BIGINT",
+    "decimal": "DECIMAL(28, 3)",
+}
 SETTINGS = {
     "pipeline.object-reuse": "true",
     "parallelism.default": str(os.cpu_count()),

@@ -15,7 +15,7 @@ from bench.peers import nexmark
 from bench.peers.queries import Kind, Query, stateless, windowed
 
 MOST = 1000  # queries of a workload
-KEY_KINDS: dict[str, Kind] = {"user": "text", "region": "text", "level": "whole", "ok": "text"}
+KEY_KINDS: dict[str, Kind] = {"user": "text", "region": "text", "level": "whole", "ok": "flag"}
 KEY_SETS = (
     ("user",), ("region",), ("level",), ("region", "level"), ("user", "level"), ("user", "region"),
     ("region", "ok"), ("user", "ok"),
