@@ -104,10 +104,11 @@ def test_numbers_have_the_shortest_digits_in_javas_spelling(number: float, text:
 @given(
     st.one_of(st.integers(-(2**63), -(2**63) + 2 * DAY), st.integers(2**63 - 2 * DAY, 2**63 - 1)),
     st.integers(-3, 3) | st.sampled_from([-(2**62), 2**62, -213_503_983, 213_503_983]),
+    st.sampled_from(["UTC", "+14:00", "+09:00", "-08:00"]),
 )
-def test_days_are_added_up_to_the_first_and_last_timestamp(start: int, days: int) -> None:
+def test_days_are_added_up_to_the_first_and_last_timestamp(start: int, days: int, name: str) -> None:
     add = next(kernel for kernel in TIMES if kernel.name == "hr_add_days").function
-    given = (pa.array([start], pa.int64()), pa.array([days], pa.int64()), pa.array(["UTC"]))
+    given = (pa.array([start], pa.int64()), pa.array([days], pa.int64()), pa.array([name]))
     wanted = start + days * DAY
     if -(2**63) <= wanted < 2**63:
         assert add(*given).to_pylist() == [wanted]

@@ -206,3 +206,16 @@ def test_no_value_is_larger_than_its_bound(
     if growth.columns is not None:  # the bound that looks at no row holds as well
         total = growth.fixed * rows.num_rows + sum(n * rows.column(c).nbytes for c, n in growth.columns.items())
         assert sum(row["made"] for row in found.to_pylist()) <= total
+
+
+@pytest.mark.parametrize(
+    ("first", "level"),
+    [("ok", "CASE WHEN NOT ({}) THEN id IS NULL ELSE ok END"), ("id", "map({}, id)[id]"), ("id", "map(id, id)[{}]")],
+)
+def test_nested_conditions_and_maps_take_no_time_that_doubles_with_each_level(first: str, level: str) -> None:
+    text = first
+    for _ in range(20):
+        text = level.format(text)
+    with limits.planning_time(Span("", 0, 0), 20.0):
+        planned = plan(f"SELECT {text} AS x FROM s")
+    assert planned.program.ring0.outputs

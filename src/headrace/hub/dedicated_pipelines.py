@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError, SavepointTooSmall, StopTimeout
 from headrace.hub.declarations import Declarations
 from headrace.model.definitions import PipelineDef
 from headrace.sinks.feed_log import FEEDS, FeedLog, stream_feed
-from headrace.sinks.feed_retention import end_writer
+from headrace.sinks.feed_retention import end_writer, remove_feed
 from headrace.state.catalog import Catalog, PipelineRecord
 from headrace.state.dedicated_state import DEDICATED
 from headrace.stream.dedicated_runtime import DedicatedHost, DedicatedRuntime, remove_empty
@@ -201,7 +201,10 @@ class DedicatedPipelines:
                     if instance not in instances:
                         if kind == DEDICATED and instance.isdigit():
                             self._end_writer(int(instance), catalog)
-                        shutil.rmtree(entry, ignore_errors=True)
+                        if kind == FEEDS and not entry.name.startswith("."):
+                            remove_feed(entry)
+                        else:
+                            shutil.rmtree(entry, ignore_errors=True)
                         remove_empty(directory / kind)
 
     def _end_writer(self, instance: int, catalog: Catalog) -> None:

@@ -63,8 +63,10 @@ def remove_feed(feed: Path) -> None:
     """Delete a feed. It is renamed first, so a Spark reader that asks for its lock meanwhile finds no feed and leaves
     no file. The hub deletes what a crash leaves when it is opened."""
     gone = feed.with_name(f".gone-{uuid.uuid4().hex}")
-    with contextlib.suppress(FileNotFoundError):
+    try:
         feed.rename(gone)
+    except OSError:  # it is gone, or cannot be renamed: what can be deleted is deleted
+        gone = feed
     shutil.rmtree(gone, ignore_errors=True)
     with contextlib.suppress(OSError):  # other feeds may be there
         feed.parent.rmdir()

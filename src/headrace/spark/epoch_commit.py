@@ -133,6 +133,19 @@ class EpochCommit:
         except SinkFailed as problem:
             raise for_stream(problem) from problem
 
+    def debts(self, declared: set[int]) -> tuple[Debt, ...]:
+        """The epochs that sinks owe after this one. Asks sinks of pipelines that have left, which may take long."""
+        if self._before.epoch >= self._epoch:
+            return self._before.debts
+        new = [
+            Debt(self.members[i], sink, self._epoch, sink in d.promised)
+            for i, d in self._delivered.items()
+            for sink in d.owed
+        ]
+        known = declared | self.members.keys()
+        old = (d for d in self._before.debts if not self._sinks.settled(d, d.pipeline.instance in known))
+        return (*old, *new)
+
     def progress(self, declared: set[int], debts: tuple[Debt, ...]) -> Progress:
         """The stream's progress after the epoch, with which sinks owe these debts."""
         if self._before.epoch >= self._epoch:  # it was committed before and is run again: do not count it twice
@@ -226,16 +239,3 @@ class EpochCommit:
             self._found.lost.get(p.instance, {}),
             {sink: reason for sink, reason in gone.items() if sink in names},
         )
-
-    def debts(self, declared: set[int]) -> tuple[Debt, ...]:
-        """The epochs that sinks owe after this one. Asks sinks of pipelines that have left, which may take long."""
-        if self._before.epoch >= self._epoch:
-            return self._before.debts
-        new = [
-            Debt(self.members[i], sink, self._epoch, sink in d.promised)
-            for i, d in self._delivered.items()
-            for sink in d.owed
-        ]
-        known = declared | self.members.keys()
-        old = (d for d in self._before.debts if not self._sinks.settled(d, d.pipeline.instance in known))
-        return (*old, *new)

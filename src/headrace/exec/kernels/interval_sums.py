@@ -5,20 +5,18 @@ They take the parts instead of their sums: Spark looks for an overflow of the su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from headrace.exec.kernels.dates import Int64s, RowFlags, add_months
 from headrace.exec.kernels.kernel import ArrowColumn, Kernel, KernelError
-from headrace.exec.kernels.timestamps import beyond, by_zone, numbers, one, valid, whole
-from headrace.exec.kernels.zones import DAY, SECOND, Zone
+from headrace.exec.kernels.timestamps import added, by_zone, numbers, one, valid, whole
+from headrace.exec.kernels.zones import SECOND
 
 _MINUTE, _HOUR = 60 * SECOND, 3600 * SECOND
 _SMALLEST, _LARGEST = -(2**31), 2**31 - 1
-_CYCLE = 146_097  # days in 400 years: the calendar and the rules of zones repeat
-_FAR = 200 * _CYCLE  # in these years, a zone has only rules that repeat, or its first offset
 # The parameters that are the same for both kernels: years, months, weeks, days, hours, minutes and microseconds;
 # whether to subtract them; whether an overflow is NULL.
 _PARAMS = (*("INTEGER",) * 6, "BIGINT", "BOOLEAN", "BOOLEAN")
@@ -58,41 +56,11 @@ def _interval(
     return _CalendarInterval(-months, -days, -micros, known)
 
 
-def _near(days: Int64s) -> Int64s:
-    """Days on which every zone has the offset of the given ones, and whose microseconds fit 64 bits."""
-    return np.where(days > _FAR, _FAR + (days - _FAR) % _CYCLE, np.maximum(days, -_FAR))
-
-
-def _on_day(local: Zone, instant: Int64s, ahead: Int64s, day_of: Callable[[Int64s], Int64s]) -> tuple[Int64s, Int64s]:
-    """The same time of the clock on another day. `instant` and the result are `ahead` days before their true time."""
-    offset = local.offset(instant)
-    reading = instant + offset
-    days = day_of(reading // DAY + ahead)
-    near = _near(days)
-    return local.instant_near(near * DAY + reading % DAY, offset), days - near
-
-
-def _added(local: Zone, start: Int64s, months: Int64s, days: Int64s, micros: Int64s) -> Int64s:
-    """As java.time adds them one after the other: only the last result must be a timestamp."""
-    first = start // DAY
-    near = _near(first)
-    instant, ahead = near * DAY + start % DAY, first - near
-    instant, ahead = _on_day(local, instant, ahead, lambda day: add_months(day, months))
-    instant, ahead = _on_day(local, instant, ahead, lambda day: day + days)
-    clock = instant % DAY + micros % DAY
-    last = instant // DAY + ahead + micros // DAY + clock // DAY
-    clock = clock % DAY
-    if beyond(last, clock).any():
-        raise KernelError("DATETIME_OVERFLOW")
-    found: Int64s = last * DAY + clock
-    return found
-
-
 def _add_interval(start: ArrowColumn, *rest: ArrowColumn) -> ArrowColumn:
     *parts, negated, attempt, zones = rest
     interval = _interval(parts, valid(start, *parts, zones), negated, attempt)
     arrays = numbers(start), interval.months, interval.days, interval.micros
-    return whole(by_zone(zones, _added, interval.known, *arrays), interval.known)
+    return whole(by_zone(zones, added, interval.known, *arrays), interval.known)
 
 
 def _date_add_interval(start: ArrowColumn, *rest: ArrowColumn) -> ArrowColumn:

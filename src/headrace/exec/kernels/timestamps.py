@@ -21,6 +21,8 @@ pc: Any = pyarrow.compute
 # A timestamp is a 64-bit number of microseconds. Its last day and its first one are not whole.
 _LAST_DAY, _LAST_MICROS = divmod(2**63 - 1, DAY)
 _FIRST_DAY, _FIRST_MICROS = divmod(-(2**63), DAY)
+_CYCLE = 146_097  # days in 400 years: the calendar and the rules of zones repeat
+_FAR = 200 * _CYCLE  # in these years, a zone has only rules that repeat, or its first offset
 
 
 def numbers(column: ArrowColumn) -> Int64s:
@@ -156,29 +158,52 @@ def _require_near(counts: Int64s) -> None:
         raise KernelError("DATETIME_OVERFLOW")
 
 
-def beyond(days: Int64s, clock: Int64s) -> RowFlags:
+def _beyond(days: Int64s, clock: Int64s) -> RowFlags:
     """Which days since 1970 and microseconds of the day are no timestamps."""
     found: RowFlags = (days > _LAST_DAY) | (days < _FIRST_DAY)
     found |= (days == _LAST_DAY) & (clock > _LAST_MICROS) | (days == _FIRST_DAY) & (clock < _FIRST_MICROS)
     return found
 
 
-def _moved(local: Zone, start: Int64s, count: Int64s, add: Callable[[Int64s, Int64s], Int64s]) -> Int64s:
-    """The same time of the clock on the day that `add(day, count)` returns. With a count of 0 the start itself."""
-    _require_near(count)
-    offset = local.offset(start)
-    clock = start % DAY + offset
-    days, clock = add(start // DAY + clock // DAY, count), clock % DAY
-    if (beyond(days, clock) & (count != 0)).any():
+def _near(days: Int64s) -> Int64s:
+    """Days on which every zone has the offset of the given ones, and whose microseconds fit 64 bits."""
+    return np.where(days > _FAR, _FAR + (days - _FAR) % _CYCLE, np.maximum(days, -_FAR))
+
+
+def _on_day(local: Zone, instant: Int64s, ahead: Int64s, day_of: Callable[[Int64s], Int64s]) -> tuple[Int64s, Int64s]:
+    """The same time of the clock on another day. `instant` and the result are `ahead` days before their true time."""
+    offset = local.offset(instant)
+    reading = instant + offset
+    days = day_of(reading // DAY + ahead)
+    near = _near(days)
+    return local.instant_near(near * DAY + reading % DAY, offset), days - near
+
+
+def added(local: Zone, start: Int64s, months: Int64s, days: Int64s, micros: Int64s) -> Int64s:
+    """As java.time adds them one after the other: only the last result must be a timestamp."""
+    first = start // DAY
+    near = _near(first)
+    instant, ahead = near * DAY + start % DAY, first - near
+    if months.any():
+        instant, ahead = _on_day(local, instant, ahead, lambda day: add_months(day, months))
+    if days.any():
+        instant, ahead = _on_day(local, instant, ahead, lambda day: day + days)
+    clock = instant % DAY + micros % DAY
+    last = instant // DAY + ahead + micros // DAY + clock // DAY
+    clock = clock % DAY
+    if _beyond(last, clock).any():
         raise KernelError("DATETIME_OVERFLOW")
-    return np.where(count == 0, start, local.instant_near(days * DAY + clock, offset))
+    found: Int64s = last * DAY + clock
+    return found
 
 
 def _add_days(instants: ArrowColumn, days: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     """The same time on another day of the calendar."""
 
     def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
-        return _moved(local, start, count, lambda day, days: day + days)
+        _require_near(count)
+        none = np.zeros_like(count)
+        return added(local, start, months=none, days=count, micros=none)
 
     known = valid(instants, days, zones)
     return whole(by_zone(zones, add, known, numbers(instants), numbers(days)), known)
@@ -188,7 +213,9 @@ def _add_months(instants: ArrowColumn, months: ArrowColumn, zones: ArrowColumn) 
     """The same day and time in another month, or its last day."""
 
     def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
-        return _moved(local, start, count, add_months)
+        _require_near(count)
+        none = np.zeros_like(count)
+        return added(local, start, months=count, days=none, micros=none)
 
     known = valid(instants, months, zones)
     return whole(by_zone(zones, add, known, numbers(instants), numbers(months)), known)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 from headrace.model.schema import BOOLEAN, DOUBLE, FLOAT, Struct
 from headrace.sql.functions import find
@@ -17,6 +18,7 @@ from headrace.sql.functions.evaluation_order import (
     try_cast_is_never_null,
 )
 from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, FieldOf, Literal
+from headrace.sql.plan.limits import check_time
 
 # Names of one expression of Spark.
 _SAME_FUNCTION = {"make_timestamp_ltz": "make_timestamp", "try_make_timestamp_ltz": "try_make_timestamp"}
@@ -97,9 +99,11 @@ def _alike(expr: Expr) -> Expr:
     return expr
 
 
+@lru_cache(maxsize=4096)  # the rules below ask for the same parts at every level
 def is_written_null(expr: Expr) -> bool:
     """True if the expression is NULL because NULL is written in it. Like in Spark, its other operands are not
     evaluated. A constant that happens to be NULL, as in nullif(1, 1), does not count."""
+    check_time()
     if isinstance(expr, Literal):
         return expr.value is None
     if isinstance(expr, Cast):
@@ -121,6 +125,7 @@ def is_written_null(expr: Expr) -> bool:
 
 def _is_never_null(expr: Expr) -> bool:
     """True if Spark knows that the value is never NULL."""
+    check_time()
     if isinstance(expr, Literal):
         return expr.value is not None
     if isinstance(expr, Cast):
