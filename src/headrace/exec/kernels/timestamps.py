@@ -199,26 +199,28 @@ def added(local: Zone, start: Int64s, months: Int64s, days: Int64s, micros: Int6
 
 def _add_days(instants: ArrowColumn, days: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     """The same time on another day of the calendar."""
-
-    def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
-        _require_near(count)
-        none = np.zeros_like(count)
-        return added(local, start, months=none, days=count, micros=none)
-
-    known = valid(instants, days, zones)
-    return whole(by_zone(zones, add, known, numbers(instants), numbers(days)), known)
+    return _counted(instants, days, zones, lambda z, at, n, zero: added(z, at, months=zero, days=n, micros=zero))
 
 
 def _add_months(instants: ArrowColumn, months: ArrowColumn, zones: ArrowColumn) -> ArrowColumn:
     """The same day and time in another month, or its last day."""
+    return _counted(instants, months, zones, lambda z, at, n, zero: added(z, at, months=n, days=zero, micros=zero))
 
-    def add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
+
+def _counted(
+    instants: ArrowColumn,
+    counts: ArrowColumn,
+    zones: ArrowColumn,
+    add: Callable[[Zone, Int64s, Int64s, Int64s], Int64s],
+) -> ArrowColumn:
+    """`add` over the known rows, with the counts and as many zeros. Raises KernelError for a count that is too big."""
+
+    def checked_add(local: Zone, start: Int64s, count: Int64s) -> Int64s:
         _require_near(count)
-        none = np.zeros_like(count)
-        return added(local, start, months=count, days=none, micros=none)
+        return add(local, start, count, np.zeros_like(count))
 
-    known = valid(instants, months, zones)
-    return whole(by_zone(zones, add, known, numbers(instants), numbers(months)), known)
+    known = valid(instants, counts, zones)
+    return whole(by_zone(zones, checked_add, known, numbers(instants), numbers(counts)), known)
 
 
 def _date_add_months(days: ArrowColumn, months: ArrowColumn) -> ArrowColumn:
