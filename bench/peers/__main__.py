@@ -132,7 +132,7 @@ def watch(combinations: list[str], seconds: int, say: Say) -> list[dict[str, Any
 def draw_flame(effort: Effort, work: Path, say: Say) -> dict[str, object]:
     """Sample epochs of workload (c) with 32 pipelines, draw the picture, name the three largest costs."""
     work.mkdir()
-    files = write(WORKLOADS["c"], work / "data", WARM + effort.measured)
+    files = write(WORKLOADS["c"], work / "data", WARM + effort.measured["c"])
     contender = Contender(SYSTEMS["headrace"], work / "log", find_java())
     try:
         contender.time("c", 32, files[:WARM], files[WARM:], work / "warm")

@@ -29,10 +29,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured: files, rounds, files and most queries in the check, and the N of each system by
-    workload."""
+    """How much is measured: files of each workload, rounds, files and most queries in the check, and the N of each
+    system by workload."""
 
-    measured: int
+    measured: Mapping[str, int]
     rounds: int
     checked: int
     queries: int
@@ -45,7 +45,7 @@ class Effort:
 
 _CURVE = (1, 2, 4, 8, 16, 32, 64, 128)
 FULL = Effort(
-    measured=8,
+    measured={"a": 16, "b": 40, "c": 16, "d": 8},
     rounds=3,
     checked=2,
     queries=32,
@@ -58,7 +58,7 @@ FULL = Effort(
     once=(2, 4, 16, 64, 128),
 )
 QUICK = Effort(
-    measured=4,
+    measured=dict.fromkeys("abcd", 4),
     rounds=1,
     checked=1,
     queries=11,
@@ -124,7 +124,7 @@ def compare(name: str, effort: Effort, systems: Sequence[System], work: Path, sa
     workload = WORKLOADS[name]
     counts = effort.counts[name]
     taking = [system for system in systems if system.name in counts]
-    files = write(workload, work / "data", WARM + effort.measured)
+    files = write(workload, work / "data", WARM + effort.measured[name])
     warm, measured = files[:WARM], files[WARM:]
     result = Comparison(name, len(measured) * FILE_ROWS, sum(path.stat().st_size for path in measured))
     say(f"({name}) {workload.title}: {result.rows:,} rows, {result.bytes / 1e6:.0f} MB, after {WARM} files of warm-up")

@@ -1,5 +1,4 @@
-"""headrace as a user has it: `headrace.connect`, one stream, N pipelines. All settings are defaults but the size of an
-epoch, which plain Spark gets in the same way."""
+"""headrace as a user has it: `headrace.connect`, one stream, N pipelines. All settings are defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import headrace
-from bench.peers.run_spark import PER_EPOCH
 from bench.peers.worker import Mark, link, serve
 from bench.peers.workloads import Workload
 from headrace.hub.hub import Hub
@@ -36,7 +34,7 @@ class Headrace:
         link(inbox, files)
         with headrace.connect(self._work / f"check-{next(self._numbers)}", spark=self._spark) as hub:
             queries = workload.first(count)
-            made = [declaration(workload, inbox, 0)]
+            made = [declaration(workload, inbox)]
             for number, query in enumerate(queries):
                 made.append(f"CREATE SINK o{number} WITH (type = 'parquet', path = '{out / str(number)}')")
                 made.append(f"CREATE PIPELINE p{number} INTO o{number} AS {query.spark}")
@@ -52,9 +50,8 @@ class Headrace:
     ) -> float:
         inbox = place / "in"
         link(inbox, warm)
-        size = sum(path.stat().st_size for path in warm) / len(warm)
         with headrace.connect(self._work / f"time-{next(self._numbers)}", spark=self._spark) as hub:
-            made = [declaration(workload, inbox, round(PER_EPOCH * size)), "CREATE SINK out WITH (type = 'noop')"]
+            made = [declaration(workload, inbox), "CREATE SINK out WITH (type = 'noop')"]
             made += [f"CREATE PIPELINE p{i} INTO out AS {q.spark}" for i, q in enumerate(workload.first(count))]
             hub.sql(";".join(made))
             rows = sum(path.read_bytes().count(b"\n") for path in warm)
@@ -85,12 +82,11 @@ def wait_for(hub: Hub, rows: int) -> None:
         time.sleep(0.02)
 
 
-def declaration(workload: Workload, inbox: Path, epoch_bytes: int) -> str:
+def declaration(workload: Workload, inbox: Path) -> str:
     columns = ", ".join(f"`{name}` {kind}" for name, kind in workload.columns)
-    extra = f", max_epoch_bytes = '{epoch_bytes}'" if epoch_bytes else ""
     return (
         f"CREATE STREAM s ({columns}, WATERMARK FOR {workload.time} AS {workload.time} - INTERVAL 1 SECOND) "
-        f"WITH (source = 'files', format = 'json', path = '{inbox}'{extra})"
+        f"WITH (source = 'files', format = 'json', path = '{inbox}')"
     )
 
 

@@ -22,7 +22,7 @@ from bench.peers.queries import Query
 from bench.peers.worker import Mark, link, serve
 from bench.peers.workloads import Workload
 
-PER_EPOCH = 4  # files; the same for headrace
+PER_EPOCH = 32  # files: 512 MB, what headrace reads in an epoch by default
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _FILE_MANAGER = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 SETTINGS = {

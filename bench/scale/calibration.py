@@ -106,7 +106,7 @@ def observe(
         try:
             feed.give(work / "in", made[:1])
             pipelines = ";".join(f"CREATE PIPELINE p{i} INTO out AS {q.spark}" for i, q in enumerate(queries))
-            stream = declaration(workload, work / "in", 0)
+            stream = declaration(workload, work / "in")
             local.hub.sql(f"{stream}; CREATE SINK out WITH (type = 'noop'); {pipelines}")
             query = local.query
             while query.step():

@@ -85,7 +85,7 @@ def test_a_system_with_wrong_output_has_no_time(fake: System, tmp_path: Path, mo
     """It writes nothing at all, so every row is missing."""
     monkeypatch.setattr("bench.peers.comparison.FILE_ROWS", 200)
     counts = {"a": {"fake": (8,), "gone": (8,)}}
-    effort = type(QUICK)(measured=1, rounds=1, checked=1, queries=8, counts=counts)
+    effort = type(QUICK)(measured={"a": 1}, rounds=1, checked=1, queries=8, counts=counts)
     gone = System("gone", "no_such_module")
     said: list[str] = []
     found = compare("a", effort, [fake, gone], tmp_path / "work", said.append)
