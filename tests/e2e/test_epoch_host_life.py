@@ -180,6 +180,18 @@ def test_a_worker_that_is_killed_once_fails_no_pipeline(feed: Feed, tmp_path: Pa
     assert feed.hub.pipelines["unlucky"].status().state == "running"
 
 
+def test_a_value_that_does_not_fit_into_sparks_memory_fails_only_its_pipeline(feed: Feed) -> None:
+    """In a large epoch, whose queries run in tasks. Spark would end its JVM, and all streams with it."""
+    feed.hub.sql(
+        "CREATE PIPELINE huge INTO m WITH (host = 'epoch') AS SELECT length(repeat(k, 1000000000)) AS n FROM s"
+    )
+    feed.give(90_000)
+    assert feed.failure("huge").startswith("[OUT_OF_MEMORY]")
+    feed.give(1)
+    assert len(feed.found("neighbour")) == len(feed.found("by_spark")) == 90_001
+    assert feed.hub.streams["s"].status().problem == ""
+
+
 SCALA = """
 class Twice extends org.apache.spark.sql.api.java.UDF1[java.lang.Long, java.lang.Long] {
   override def call(x: java.lang.Long): java.lang.Long = if (x == null) null else x * 2

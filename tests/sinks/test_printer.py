@@ -96,3 +96,14 @@ def test_a_console_sink_continues_when_its_reader_is_gone_and_reports_it(pipe: P
         until(lambda: sink.note, "the reader is gone")
     assert re.findall(r"\d+", sink.note)[-1] == "2"
     sink.close()
+
+
+def test_a_console_sink_of_a_process_without_standard_output_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it after `headrace run app.sql >&-`
+    definition = SinkDef("screen", "console", {})
+    sink = ConsoleSink(definition, ConsoleSettings(), Schema((Field("n", INT),)))
+    key = SinkKey("checkpoint", 1, 0)
+    staged = ConsoleTask(definition, ConsoleSettings()).stage(pa.table({"n": pa.array([1], pa.int32())}), key)
+    assert sink.commit(key, [staged]) == 1
+    until(lambda: sink.note, "standard output is not there")
+    sink.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import DiskFull, StateDamaged, kind_of
-from headrace.spark.causes import cause_of, in_short
+from headrace.spark.causes import cause_of, from_state, in_short
 
 WRAPPED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: boom SQLSTATE: XXKST
 === Streaming Query ===
@@ -71,10 +71,18 @@ def test_a_full_disk_in_spark_is_one_of_our_errors() -> None:
     assert kind_of(in_short(wrapped("java.io.IOException: No space left on device"))) is DiskFull
 
 
-def test_a_damaged_file_of_the_checkpoint_is_named_and_not_retried() -> None:
-    text = wrapped("org.apache.hadoop.fs.ChecksumException: Checksum error: file:/s/checkpoint/offsets/1 at 0 exp: 1")
+@pytest.mark.parametrize("state", ["/s", "/my state/50%/größe"])
+def test_a_damaged_file_of_the_checkpoint_is_named_and_not_retried(state: str) -> None:
+    path = f"{state}/checkpoint/offsets/1"
+    text = wrapped(f"org.apache.hadoop.fs.ChecksumException: Checksum error: file:{path} at 0 exp: 1")
     assert kind_of(in_short(text)) is StateDamaged
-    assert "/s/checkpoint/offsets/1" in in_short(text)
+    assert f"{path} does not match" in in_short(text)
+
+
+@pytest.mark.parametrize("state", ["/s", "/my state/50%/größe"])
+def test_a_missing_file_of_the_checkpoint_is_looked_for(state: str) -> None:
+    text = wrapped(f"java.io.FileNotFoundException: File file:{state}/checkpoint/state/0/0/1.zip does not exist")
+    assert from_state(Exception(text))
 
 
 def test_the_cause_is_found_although_pyspark_shows_only_the_outermost_error() -> None:

@@ -89,6 +89,17 @@ def test_the_checkpoint_of_another_state_directory_is_not_used(tmp_path: Path) -
         checkpoint_id(own, "s")
 
 
+def test_checkpoints_of_a_state_directory_that_was_moved_name_their_files_where_they_are(tmp_path: Path) -> None:
+    state = StateDir.open(tmp_path / "a state")
+    own = state.stream("s")
+    checkpoints = [own / "checkpoint", own / "dedicated" / "7-0" / "0" / "checkpoint"]
+    files = [metadata(checkpoint, "file:/before/streams/s/checkpoint") for checkpoint in checkpoints]
+    state.sweep(["s"])
+    state.close()
+    for checkpoint, path in zip(checkpoints, files, strict=True):
+        assert named_in(path) == f"file:{checkpoint}/state/0/_stateSchema/default/0_x"
+
+
 def test_metadata_with_right_paths_or_torn_metadata_is_not_changed(tmp_path: Path) -> None:
     path = metadata(tmp_path, location(tmp_path))
     relocate(tmp_path, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.base.durable import private_directory
-from headrace.errors import SinkFailed, StateDamaged
+from headrace.errors import SinkFailed, StateDamaged, StateUnavailable
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.stored import store, store_text, stored
 from headrace.sinks import SINKS
@@ -20,7 +21,9 @@ from headrace.sinks.delivery import stage
 from headrace.sinks.file_sink import FileSink
 from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.spark import dedicated_committer
+from headrace.state import spark_log
 from headrace.state.dedicated_state import BEGIN, Begin, newest_turn, sink_epochs
+from headrace.stream import dedicated_runtime
 from headrace.stream.dedicated_runtime import DedicatedRuntime
 from tests.ring0.tasks import N, stateless
 from tests.stream.test_dedicated_damage import Host
@@ -321,3 +324,30 @@ def test_a_lost_begin_stops_the_commit(rig: Rig) -> None:
     with pytest.raises(StateDamaged, match=r"begin\.json"):
         rig.runtime.committer.commit(given, 1, rig.pipeline, rig.running())
     assert rig.shown("a") == [1]
+
+
+def test_a_disk_that_fails_for_a_moment_does_not_end_the_care_for_feeds(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that releases what is read and committed lives on after a coded error, and after no other."""
+    rig.batch(0, 1, 2)
+    fails = True
+    fsync = spark_log.fsync
+
+    def failing(path: Path) -> None:
+        if fails:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        fsync(path)
+
+    monkeypatch.setattr(spark_log, "fsync", failing)
+    with pytest.raises(StateUnavailable):
+        rig.runtime.committer.release()
+    fails = False
+    rig.runtime.committer.release()
+
+    def unreadable(checkpoint: Path) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", str(checkpoint))
+
+    monkeypatch.setattr(dedicated_runtime, "newest_commit", unreadable)
+    with pytest.raises(StateUnavailable):
+        rig.runtime.tend()

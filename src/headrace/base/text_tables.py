@@ -9,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.base.python_values import python_values
+
 
 def table_of(data: pa.Table, title: str = "", most: int = 20, total: int | None = None) -> Group:
     """`title`, the first `most` rows of `data`, and a count of the rows left out of `total` (default: all of
@@ -16,7 +18,7 @@ def table_of(data: pa.Table, title: str = "", most: int = 20, total: int | None 
     table = Table()
     for name in data.column_names:
         table.add_column(Text(name), overflow="fold")
-    columns = [column.to_pylist() for column in data.slice(0, most).columns]
+    columns = [python_values(column) for column in data.slice(0, most).columns]
     for row in zip(*columns, strict=True):
         table.add_row(*(cell(value) for value in row))
     parts: list[RenderableType] = [Text(title, style="italic")] if title else []

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.base.python_values import python_rows
+
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import RenderableType
@@ -40,7 +42,7 @@ class Result:
         if self.table is None:
             return "\n".join([self.text, *warnings])
         names = self.table.column_names
-        rows = [[shown(v) for v in row.values()] for row in self.table.to_pylist()]
+        rows = [[shown(v) for v in row.values()] for row in python_rows(self.table)]
         right = [_is_number(field.type) for field in self.table.schema]
         widths = (
             [max(len(n), *(len(r[i]) for r in rows), 0) for i, n in enumerate(names)]
@@ -90,7 +92,7 @@ class Result:
         head = "".join(f"<th>{html.escape(n)}</th>" for n in self.table.column_names)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(shown(v))}</td>" for v in row.values()) + "</tr>"
-            for row in self.table.to_pylist()
+            for row in python_rows(self.table)
         )
         warnings = "".join(f"<p>warning: {html.escape(warning)}</p>" for warning in self.warnings)
         return f"<table><tr>{head}</tr>{body}</table>{warnings}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.base.python_values import python_value
 from headrace.errors import EvaluationFailed
 from headrace.exec.failures import coded
 from headrace.exec.trying import first_failing
@@ -57,7 +58,7 @@ def _failure(
     said = failure.params.get("said", "")
     place = place_of(row.column(PLACE)[0].as_py()) if place_of is not None and PLACE in row.column_names else None
     read = {field_at(schema, i).name: f"c{i}" for i in candidate.columns if f"c{i}" in row.column_names}
-    values = ", ".join(f"{name} = {_short(row.column(column)[0].as_py())}" for name, column in read.items())
+    values = ", ".join(f"{name} = {_short(python_value(row.column(column)[0]))}" for name, column in read.items())
     return EvaluationFailed(
         f"the expression {candidate.text or 'of the query'} failed: {said}"
         + (f"\n  at {place}" if place is not None else "")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, JsonValue
 
+from headrace.base.python_values import python_values
 from headrace.hub.results import Result
 from headrace.model.program import PipelineProgram
 from headrace.model.schema import Schema, field_at
@@ -188,7 +189,7 @@ def columns_of(table: pa.Table) -> list[ColumnInfo]:
 
 def rows_of(table: pa.Table) -> list[list[JsonValue]]:
     """The rows of an Arrow table, as lists: columns may share a name, so dictionaries would lose values."""
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [python_values(column) for column in table.columns]
     return [[plain(v) for v in row] for row in zip(*columns, strict=True)] if columns else []
 
 

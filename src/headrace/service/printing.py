@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.base.python_values import python_rows, python_values
 from headrace.hub.results import Result, shown
 from headrace.service.models import plain
 
@@ -35,7 +36,7 @@ def _drawn(result: Result) -> str:
     table = Table(box=box.SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
     for field in result.table.schema:
         table.add_column(Text(field.name), justify="right" if _is_number(field.type) else "left", overflow="fold")
-    for row in zip(*(c.to_pylist() for c in result.table.columns), strict=True):
+    for row in zip(*map(python_values, result.table.columns), strict=True):
         table.add_row(*(Text(shown(v)) for v in row))
     console = Console(force_terminal=True, highlight=False)
     with console.capture() as captured:
@@ -51,7 +52,7 @@ def _entry(result: Result) -> object:
     warnings: dict[str, object] = {"warnings": list(result.warnings)} if result.warnings else {}
     if result.table is None:
         return {"text": result.text} | warnings
-    return {"rows": [{k: plain(v) for k, v in row.items()} for row in result.table.to_pylist()]} | warnings
+    return {"rows": [{k: plain(v) for k, v in row.items()} for row in python_rows(result.table)]} | warnings
 
 
 def _csv(result: Result) -> str:
@@ -60,6 +61,6 @@ def _csv(result: Result) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(result.table.column_names)
-    for row in zip(*(c.to_pylist() for c in result.table.columns), strict=True):
+    for row in zip(*map(python_values, result.table.columns), strict=True):
         writer.writerow(["" if v is None else plain(v) for v in row])
     return buffer.getvalue().rstrip("\n")

@@ -95,8 +95,8 @@ def _text(table: RenderableType) -> str:
     """Render `table` for standard output: in its width and colors if it is a terminal."""
     from rich.console import Console
 
-    out = sys.stdout
-    terminal = not out.closed and out.isatty()
+    out = sys.stdout  # None if the process was started without one
+    terminal = out is not None and not out.closed and out.isatty()
     console = Console(file=out, width=None if terminal else _PIPE_WIDTH)
     with console.capture() as captured:
         console.print(table)

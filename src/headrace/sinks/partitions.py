@@ -15,6 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
+from headrace.base.python_values import python_rows
 from headrace.base.unknown import unknown
 from headrace.errors import BadOption, TypeMismatch, UnknownColumn
 from headrace.model.schema import Scalar, Schema
@@ -72,7 +73,7 @@ def by_partition(table: pa.Table, columns: Sequence[str]) -> list[tuple[tuple[st
     rest, keys = table.drop_columns(list(columns)).take(order), table.select(list(columns)).take(order)
     found, begin = [], 0
     for end in ends:
-        values = tuple(_text(value) for value in keys.slice(begin, 1).to_pylist()[0].values())
+        values = tuple(_text(value) for value in python_rows(keys.slice(begin, 1))[0].values())
         found.append((values, rest.slice(begin, end - begin)))
         begin = end
     return found

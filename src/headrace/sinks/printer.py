@@ -72,6 +72,8 @@ class Printer:
     def _write(self, text: str) -> None:
         """Write to the file descriptor, a little at a time. A thread that blocks inside `sys.stdout` would keep its
         lock, and the process could neither print nor exit."""
+        if sys.stdout is None:  # it was closed when the process started
+            raise OSError("there is none")
         try:
             out = sys.stdout.fileno()
         except (AttributeError, io.UnsupportedOperation):  # a notebook, or a test that captures output

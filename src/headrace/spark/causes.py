@@ -9,7 +9,7 @@ from headrace.errors import DiskFull, StateDamaged
 _CODED = re.compile(r"^(?:Caused by: )?(?:.*?: )?headrace\.errors\.\w+: (\[[A-Z_]+\] (?:.+\n?)+)", re.MULTILINE)
 _DIED = re.compile(r"^.*(?:Python worker exited unexpectedly|ExecutorLostFailure).*$", re.MULTILINE)
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
-_CHECKSUM = re.compile(r"ChecksumException: Checksum error: file:(\S+/checkpoint/\S+)")
+_CHECKSUM = re.compile(r"ChecksumException: Checksum error: file:(.+?/checkpoint/\S+)")
 _RAISED = re.compile(r"^(?!Caused by)[A-Za-z_][\w.]*(?:Error|Exception|Failed|Interrupt|Exit): .+$", re.MULTILINE)
 # Py4J puts the error of a call on its second line, after a colon.
 _CALLED = re.compile(r"^: ([\w.$]+(?:Error|Exception): .+)$", re.MULTILINE)
@@ -18,7 +18,7 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 # Errors that Spark raises for damaged files of its state and metadata.
 _STATE_FILE = re.compile(
     r"CANNOT_LOAD_STATE_STORE|hadoop\.fs\.\w+Exception|NullPointerException|java\.io\.EOFException"
-    r"|FileNotFoundException: File file:\S+/checkpoint/"
+    r"|FileNotFoundException: File file:.+?/checkpoint/"
 )
 _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
 

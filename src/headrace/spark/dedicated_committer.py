@@ -26,6 +26,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
+from headrace.base.durable import state_errors
 from headrace.base.faults import fault_point
 from headrace.errors import HeadraceError, SinkFailed, StreamFailed, kind_of
 from headrace.model.definitions import FEED, PipelineDef
@@ -254,14 +255,15 @@ class DedicatedCommitter:
     def release(self) -> None:
         """Let the feeds forget what is read and committed. Spark logs a batch as done after `commit` has returned, so
         this is called from time to time, by one thread. The state and the log are made durable first: then Spark runs
-        nothing before it again."""
+        nothing before it again. Raises coded errors only, also for a disk that fails: then it is tried again."""
         checkpoint = self._directory / CHECKPOINT
-        newest = newest_commit(checkpoint)
-        if newest > self._released:
-            sync_state(checkpoint, newest)
-            sync_commit(checkpoint, newest)
-            self._advance(feed_positions(checkpoint, newest))
-            self._released = newest
+        with state_errors(checkpoint):
+            newest = newest_commit(checkpoint)
+            if newest > self._released:
+                sync_state(checkpoint, newest)
+                sync_commit(checkpoint, newest)
+                self._advance(feed_positions(checkpoint, newest))
+                self._released = newest
 
     def read(self) -> dict[str, int]:
         """The position in the feed of each stream up to which everything is in the sinks."""

@@ -6,8 +6,8 @@ expects. Its rows are staged in the pipeline's sinks under the epoch's key, as t
 here is durable: after a crash the epoch is run again, and so are its queries.
 
 Queries of one epoch run at once, in threads of their own and in a FAIR pool. A query that fails, or takes longer than
-it may, fails its pipeline and no other. A query whose worker dies runs again first: something else may have killed the
-worker, such as the kernel when another process used up the memory.
+it may, fails its pipeline and no other. A query whose worker dies, or that runs out of memory, runs again first:
+something else may have used up the memory, such as the query of another pipeline.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.base.faults import fault_point
-from headrace.errors import QueryTimeout, StreamFailed, WorkerDied
+from headrace.errors import OutOfMemory, QueryTimeout, StreamFailed, WorkerDied
 from headrace.model.definitions import PipelineDef
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
 from headrace.spark.jvm_plans import parse_query, query_over, reads_nothing_else
@@ -39,7 +39,7 @@ from headrace.sql.hosts.text_edits import edited
 POOL = "headrace-queries"
 # More threads than cores: small queries wait for the planner of Spark, not for cores.
 THREADS = 8
-ATTEMPTS = 3  # of a query whose worker dies
+ATTEMPTS = 3  # of a query whose worker dies, or that runs out of memory
 LOOK_SECONDS = 0.2
 # A limit in bytes makes Spark add up the sizes of all vectors after every row: half of the CPU time of tasks that hand
 # narrow rows to Python. This value means no limit. Rows of joined tables may be wide, and a limit that the user has set
@@ -140,8 +140,8 @@ class EpochQueries:
         return outcome
 
     def _attempted(self, one: _Running) -> QueryOutcome:
-        """Run a query, again if its worker dies. What a failed attempt staged is not in its receipts, and is deleted
-        with the epoch's other staged files."""
+        """Run a query, again if its worker dies or memory runs out. What a failed attempt staged is not in its
+        receipts, and is deleted with the epoch's other staged files."""
         failed = "it was stopped"
         for attempt in range(1, ATTEMPTS + 1):
             if one.given_up:  # between two attempts, when there was no job to cancel
@@ -154,7 +154,7 @@ class EpochQueries:
                 failure = query_failure(problem, one.query.pipeline)
                 failed = failure.render()
                 ended = self._cancelled or one.given_up  # Spark kills the workers of cancelled tasks
-                if not isinstance(failure, WorkerDied) or ended or attempt == ATTEMPTS:
+                if not isinstance(failure, WorkerDied | OutOfMemory) or ended or attempt == ATTEMPTS:
                     break
                 name, epoch = one.query.pipeline.name, one.query.key.epoch
                 _log.warning("the query of pipeline %s runs again in epoch %d: %s", name, epoch, failure.message)

@@ -7,13 +7,14 @@ import re
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException, PySparkException, PythonException
 
-from headrace.errors import EvaluationFailed, HeadraceError, SparkRefused, TableTooLarge, WorkerDied
+from headrace.errors import EvaluationFailed, HeadraceError, OutOfMemory, SparkRefused, TableTooLarge, WorkerDied
 from headrace.exec.failures import coded
 from headrace.model.definitions import PipelineDef
 from headrace.spark.causes import cause_of
 
 _GONE = re.compile(r"stopped SparkContext|SparkContext was shut down|Job \d+ cancelled because SparkContext")
 _DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
+_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY")
 _BROADCAST = re.compile(
     r"[Cc]annot broadcast the table|[Nn]ot enough memory to build and broadcast|Could not execute broadcast in"
 )
@@ -55,6 +56,13 @@ def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:
             f"a static table of pipeline {pipeline.name} has grown too large to be broadcast: {spark_says(problem)}",
             advice="Remove the BROADCAST hint, let the query read a view with fewer rows and columns, give the driver "
             "more memory, or raise spark.sql.broadcastTimeout. Then start the pipeline again.",
+            said=said,
+        )
+    if _MEMORY.search(said):
+        return OutOfMemory(
+            f"the Spark query of pipeline {pipeline.name} needs more memory than Spark has: {spark_says(problem)}",
+            advice="Make shorter values (repeat, collect_list, ...), or give the driver more memory "
+            "(spark.driver.memory). Then start the pipeline again.",
             said=said,
         )
     if isinstance(problem, PySparkException) or type(problem).__module__.startswith(("pyspark", "py4j")):

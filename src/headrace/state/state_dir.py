@@ -37,7 +37,8 @@ from urllib.parse import quote
 
 from headrace.base.durable import state_errors, write_atomic
 from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, UnwritablePath
-from headrace.state.checkpoint import CHECKPOINT, misplaced, settle_checkpoint
+from headrace.state.checkpoint import CHECKPOINT, misplaced, relocate, settle_checkpoint
+from headrace.state.dedicated_state import DEDICATED
 
 # 2: tokens are in secrets.json, and the catalog names them.
 FORMAT = 2
@@ -124,6 +125,8 @@ class StateDir:
         for own in known:
             with contextlib.suppress(OSError):  # the stream reports the problem when it starts
                 settle_checkpoint(own)
+                for checkpoint in own.glob(f"{DEDICATED}/*/*/{CHECKPOINT}"):
+                    relocate(checkpoint, checkpoint)
         kept = known | {misplaced(own / CHECKPOINT).parent for own in known}
         directory = self.path / STREAMS
         for entry in list(directory.iterdir()) if directory.exists() else []:

@@ -199,9 +199,12 @@ class DedicatedRuntime:
                 self.committer.moved(self.directory, known.checkpoint)
 
     def tend(self) -> None:
-        """Restart the query if there is input after the end that it has read. Called at intervals while it runs."""
-        at = self._positions()
-        if self._ended() and any(log.end() > at[stream] for stream, log in self.feeds().items()):
+        """Restart the query if there is input after the end that it has read. Called at intervals while it runs. Raises
+        coded errors only, also for a disk that fails."""
+        with state_errors(self.home):
+            at = self._positions()
+            again = self._ended() and any(log.end() > at[stream] for stream, log in self.feeds().items())
+        if again:
             self.supervisor.bounce()
 
     def forget(self) -> None:

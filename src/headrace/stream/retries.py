@@ -11,6 +11,7 @@ from headrace.errors import (
     BrokerUnreachable,
     DiskFull,
     JournalUnwritable,
+    OutOfMemory,
     SinkUnavailable,
     StateUnavailable,
     StoreUnreachable,
@@ -19,6 +20,8 @@ from headrace.errors import (
     may_pass,
 )
 
+# Something else may have killed the worker, or used up the memory.
+_DEATHS = (OutOfMemory, WorkerDied)
 # A disk may stay full for a day, and then have room again.
 _ENDLESS = (BrokerUnreachable, DiskFull, JournalUnwritable, SinkUnavailable, StateUnavailable, StoreUnreachable)
 
@@ -26,9 +29,9 @@ _ENDLESS = (BrokerUnreachable, DiskFull, JournalUnwritable, SinkUnavailable, Sta
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Waits in seconds: `first`, doubled up to `longest`. After `limit` failures in a row without progress, the query
-    stays dead, and after `deaths` of a worker among them: the worker may have been killed from outside, but more often
-    the query itself kills it. Failures that are retried without limit do not count. A query that was up for `calm`
-    seconds has made progress, even without an epoch."""
+    stays dead, and after `deaths` of a worker or lacks of memory among them: something else may have caused them, but
+    more often it is the query itself. Failures that are retried without limit do not count. A query that was up for
+    `calm` seconds has made progress, even without an epoch."""
 
     first: float = 0.5
     longest: float = 30.0
@@ -69,7 +72,7 @@ class Retries:
         the next attempt, or None to give up. With `at_once` the next attempt does not wait."""
         if self._attempt and (epoch > self._epoch or up >= self.policy.calm):
             self.reset()
-        if not may_pass(problem) or self._given_up(problem):
+        if not (may_pass(problem) or kind_of(problem) in _DEATHS) or self._given_up(problem):
             return None
         if not self._attempt:
             self._since = now
@@ -83,5 +86,5 @@ class Retries:
         if kind in _ENDLESS:
             return False
         self._counted += 1
-        self._deaths += kind is WorkerDied
+        self._deaths += kind in _DEATHS
         return self._counted > self.policy.limit or self._deaths > self.policy.deaths

@@ -1,0 +1,45 @@
+"""Arrow values as Python values, also times that Python's types cannot hold: those become texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+_TOO_FAR = (ValueError, OverflowError)  # Python's dates and times have the years 1 to 9999
+
+
+def python_values(column: Any) -> list[Any]:
+    """The values of an Arrow array. A time that Python cannot hold is a text such as 12024-01-02T00:00:00."""
+    try:
+        return list(column.to_pylist())
+    except _TOO_FAR:
+        return [python_value(value) for value in column]
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table, with values as in `python_values`."""
+    columns = [python_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def python_value(value: pa.Scalar[Any]) -> Any:
+    """A scalar as a Python value, or as a text: see `python_values`."""
+    try:
+        return value.as_py()
+    except _TOO_FAR:
+        return _far(value)
+
+
+def _far(value: Any) -> Any:
+    kind = value.type
+    if pa.types.is_timestamp(kind):
+        return f"{np.datetime64(value.value, kind.unit)}" + ("" if kind.tz is None else "Z")
+    if pa.types.is_date(kind):
+        return str(np.datetime64(value.value, "D"))
+    if pa.types.is_struct(kind):
+        return {name: python_value(value[name]) for name in value}
+    if pa.types.is_map(kind):
+        return [(python_value(entry[0]), python_value(entry[1])) for entry in value.values]
+    return [python_value(item) for item in value.values]
