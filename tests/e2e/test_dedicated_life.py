@@ -3,6 +3,7 @@ one is handled as its option says, and nothing is left behind."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from headrace.state.restore import restore
 from headrace.state.spark_log import newest_commit
 from tests.e2e.kills import LONG
 from tests.e2e.support import put, until
+from tests.e2e.test_recovery import descendants
 from tests.e2e.two_streams import START, Streams, found, lines
 
 if TYPE_CHECKING:
@@ -293,3 +295,22 @@ def test_late_rows_of_a_join_are_dropped_and_counted_and_outer_rows_come_once(st
             hub.streams[name].sync(300)
         until(lambda: hub.pipelines["j"].status().late == 2, "late rows of both sides are counted")
         assert found(hub, "j") == sorted(wanted, key=repr)
+
+
+def test_a_query_goes_on_after_the_process_that_forks_workers_was_killed_while_it_was_idle(streams: Streams) -> None:
+    with headrace.connect(streams.base / "state", spark=streams.session) as hub:
+        hub.sql(streams.script())
+        hub.sql(f"CREATE SINK kept WITH (type = 'jsonl', path = '{streams.base / 'kept'}')")
+        hub.sql("CREATE PIPELINE own INTO kept WITH (host = 'dedicated') AS SELECT id, k FROM a")
+        streams.give(hub, "a", range(0, 10))
+        hub.streams["a"].sync(300)
+        # Spark meets the dead idle workers one by one, and fails to tell the process that it has forked them from.
+        for pid, command in descendants(os.getpid()):
+            if "-m headrace.spark.daemon" in command:
+                with contextlib.suppress(ProcessLookupError):  # the first one ends the others
+                    os.kill(pid, signal.SIGKILL)
+        streams.give(hub, "a", range(10, 20))
+        hub.streams["a"].sync(300)
+        assert hub.pipelines["own"].status().state == "running"
+        written = [file.read_text().splitlines() for file in (streams.base / "kept").glob("*.jsonl")]
+        assert sorted(json.loads(line)["id"] for lines in written for line in lines) == list(range(20))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError
 
 from headrace.errors import DiskFull, StateDamaged, kind_of
-from headrace.spark.causes import cause_of, from_state, in_short
+from headrace.model.definitions import PipelineDef
+from headrace.model.program import Meaning, PipelineProgram, Ring0Program
+from headrace.model.schema import Field, Schema, View, parse_type
+from headrace.spark.causes import NO_FORKS, WORKER_GONE, cause_of, from_state, in_short
+from headrace.spark.query_failures import is_of_spark, query_failure
 
+SCHEMA = Schema((Field("id", parse_type("BIGINT")),))
 WRAPPED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: boom SQLSTATE: XXKST
 === Streaming Query ===
 Identifier: s [id = 1, runId = 2]
@@ -25,6 +31,30 @@ TRACEBACK = """org.apache.spark.api.python.PythonException: Traceback (most rece
 {raised}
 
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:1)"""
+
+# An idle worker of a daemon that was killed: Spark wants to tell the daemon.
+NO_DAEMON = """An error occurred while calling o271.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
+Caused by: java.io.IOException: Stream closed
+\tat java.base/java.lang.ProcessBuilder$NullOutputStream.write(ProcessBuilder.java:445)
+\tat java.base/java.io.DataOutputStream.flush(DataOutputStream.java:128)
+\tat org.apache.spark.api.python.PythonWorkerFactory.$anonfun$stopWorker$2(PythonWorkerFactory.scala:527)
+\tat scala.Option.foreach(Option.scala:437)
+\tat org.apache.spark.api.python.BasePythonRunner.compute(PythonRunner.scala:637)
+"""
+RESET = """org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times
+Caused by: java.net.SocketException: Connection reset
+\tat java.base/sun.nio.ch.SocketChannelImpl.read(SocketChannelImpl.java:426)
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderInputStream.read(PythonRunner.scala:1)
+"""
+# The rows that a worker gets come from a file that cannot be read.
+FROM_A_FILE = """org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times
+Caused by: java.io.IOException: Input/output error
+\tat java.base/java.io.FileInputStream.readBytes(Native Method)
+\tat org.apache.hadoop.fs.RawLocalFileSystem$LocalFSFileInputStream.read(RawLocalFileSystem.java:1)
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderInputStream.read(PythonRunner.scala:1)
+"""
 
 
 def wrapped(root: str, first: str = "Task 0 failed") -> str:
@@ -90,3 +120,27 @@ def test_the_cause_is_found_although_pyspark_shows_only_the_outermost_error() ->
         _stackTrace = wrapped("java.io.IOException: it is a directory")
 
     assert cause_of(Captured("[STREAM_FAILED] Query terminated")) == "java.io.IOException: it is a directory"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "of_spark"),
+    [
+        (NO_DAEMON, f"{NO_FORKS}: java.io.IOException: Stream closed", True),
+        (RESET, f"{WORKER_GONE}: java.net.SocketException: Connection reset", False),
+        (FROM_A_FILE, "java.io.IOException: Input/output error", False),
+    ],
+)
+def test_a_lost_worker_is_told_from_a_file_that_cannot_be_read(text: str, cause: str, of_spark: bool) -> None:
+    failure = Py4JError(text)
+    assert cause_of(failure) == cause
+    assert is_of_spark(failure) == of_spark, "no pipeline is to blame if there is nothing that forks workers"
+    program = PipelineProgram("s", View.some((0,)), Ring0Program(None), None, SCHEMA, Meaning())
+    pipeline = PipelineDef("p", 1, (), program, 1)
+    code = query_failure(failure, pipeline).code
+    assert code == ("SPARK_REFUSED" if text == FROM_A_FILE else "WORKER_DIED")
+
+
+def test_a_lost_worker_is_not_taken_for_a_damaged_checkpoint() -> None:
+    early = RESET.replace("java.net.SocketException: Connection reset", "java.io.EOFException")
+    assert from_state(Exception(early.replace("python.BasePythonRunner", "state.Store")))
+    assert not from_state(Exception(early))

@@ -21,6 +21,16 @@ _STATE_FILE = re.compile(
     r"|FileNotFoundException: File file:.+?/checkpoint/"
 )
 _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
+# A broken pipe or socket, and the first frame that is not Java's own: where Spark used it.
+_BROKEN = re.compile(
+    r"^(?:Caused by: )?(java\.(?:io|net|nio)\.[\w.]*Exception.*)\n"
+    r"(?:\s*at (?:java|jdk|sun)\..+\n)*\s*at org\.apache\.spark\.api\.python\.(\w+)",
+    re.MULTILINE,
+)
+# A worker that was idle died, and so did the process that forks workers: Spark cannot tell it. The workers are not to
+# blame, and Spark meets each dead one in a job of its own.
+NO_FORKS = "Spark's process that forks Python workers was killed"
+WORKER_GONE = "Python worker exited unexpectedly (its connection broke)"
 
 
 def cause_of(failure: Exception) -> str:
@@ -32,15 +42,16 @@ def cause_of(failure: Exception) -> str:
 def from_state(failure: Exception) -> bool:
     """True if the query may have failed because of a file of its checkpoint."""
     text = f"{failure}{getattr(failure, '_stackTrace', None) or ''}"
-    return _STATE_FILE.search(text) is not None and not _DIED.search(text)  # a dead worker ends its stream early, too
+    # A dead worker ends its stream early, too.
+    return _STATE_FILE.search(text) is not None and not _DIED.search(text) and _BROKEN.search(text) is None
 
 
 def in_short(text: str) -> str:
     """The cause in a failure text of Spark, which is mostly stack traces.
 
-    The first of these that is there: an error of headrace with a code, the death of a worker, a full disk, a damaged
-    checkpoint file, the last line of a Python traceback, the innermost cause of the JVM, the error of a call, the first
-    line.
+    The first of these that is there: an error of headrace with a code, the death of a worker, a full disk, a broken
+    connection to a worker, a damaged checkpoint file, the last line of a Python traceback, the innermost cause of the
+    JVM, the error of a call, the first line.
     """
     coded = [_without_frames(found) for found in _CODED.findall(text)]
     if coded:
@@ -52,9 +63,12 @@ def in_short(text: str) -> str:
             f"Spark cannot write: {full[0]}",
             advice="Free space on the disks of the state directory and of /tmp.",
         ).render()
-    if broken := _CHECKSUM.search(text):
+    if broken := _BROKEN.search(text):
+        lost = NO_FORKS if broken[2] == "PythonWorkerFactory" else WORKER_GONE
+        return f"{lost}: {_STATE.sub('', broken[1])}"
+    if damaged := _CHECKSUM.search(text):
         return StateDamaged(
-            f"{broken[1]} does not match the checksum that Spark wrote for it",
+            f"{damaged[1]} does not match the checksum that Spark wrote for it",
             advice="Restore the file from a backup, restore a savepoint, or drop the stream and its pipelines.",
         ).render()
     if "Traceback (most recent call last)" in text:

@@ -10,27 +10,27 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException, 
 from headrace.errors import EvaluationFailed, HeadraceError, OutOfMemory, SparkRefused, TableTooLarge, WorkerDied
 from headrace.exec.failures import coded
 from headrace.model.definitions import PipelineDef
-from headrace.spark.causes import cause_of
+from headrace.spark.causes import NO_FORKS, cause_of
 
 _GONE = re.compile(r"stopped SparkContext|SparkContext was shut down|Job \d+ cancelled because SparkContext")
-_DIED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
+_DIED = re.compile(rf"Python worker exited unexpectedly|ExecutorLostFailure|{NO_FORKS}")
 _MEMORY = re.compile(r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY")
 _BROADCAST = re.compile(
     r"[Cc]annot broadcast the table|[Nn]ot enough memory to build and broadcast|Could not execute broadcast in"
 )
-_NO_FILE = re.compile(r"FAILED_READ_FILE|FileNotFoundException: (?!.*/checkpoint/)")
+_NO_FILE = re.compile(r"FAILED_READ_FILE|FileNotFoundException: (?!.*/checkpoint/)|java\.io\.IOException: Input/output")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _UDF = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 _SHOWN = 600
 
 
-def is_of_spark(problem: BaseException) -> bool:
-    """True if Spark itself is gone, so that no pipeline is to blame."""
+def is_of_spark(problem: Exception) -> bool:
+    """True if Spark itself is gone, or its process that forks workers, so that no pipeline is to blame."""
     if isinstance(problem, Py4JNetworkError | ConnectionError):
         return True
     if isinstance(problem, HeadraceError | PythonException | AnalysisException):  # their texts are the user's
         return False
-    return _GONE.search(str(problem)) is not None
+    return _GONE.search(str(problem)) is not None or cause_of(problem).startswith(NO_FORKS)
 
 
 def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:
