@@ -3,8 +3,10 @@ still deliver what they have promised."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -168,3 +170,56 @@ def test_a_state_whose_begin_is_lost_is_not_taken_for_one_that_never_began(stage
     staged.lose_state()
     staged.batch(0, 3)
     assert staged.shown("a") == staged.arrived == [1, 2, 3]
+
+
+@pytest.mark.parametrize("owed", ["detached", "stopped"])
+def test_a_dropped_pipeline_delivers_what_its_sinks_owe(staged: StagedRig, owed: str) -> None:
+    staged.redeclare("a", "b", on_failure="detach" if owed == "detached" else "stop")
+    staged.batch(0, 1)
+    staged.broken = {"b"}
+    with contextlib.suppress(SinkFailed):
+        staged.batch(1, 2)
+    assert (staged.shown("a"), staged.arrived) == ([1, 2], [1])
+    staged.broken.clear()
+    staged.runtime.forget()
+    assert staged.shown("a") == staged.arrived == [1, 2]
+    assert not staged.staged()
+    assert not staged.runtime.home.exists()
+
+
+def test_a_dropped_pipeline_names_the_epochs_that_a_sink_never_gets(
+    staged: StagedRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    staged.batch(0, 1)
+    staged.broken = {"b"}
+    with pytest.raises(SinkFailed):
+        staged.batch(1, 2)
+    staged.runtime.forget()
+    assert "sink b never gets epoch 1" in caplog.text
+    assert not staged.runtime.home.exists()
+
+
+def test_a_sink_that_hangs_does_not_hold_up_the_drop_of_its_pipeline(
+    staged: StagedRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    staged.batch(0, 1)
+    staged.broken = {"b"}
+    with pytest.raises(SinkFailed):
+        staged.batch(1, 2)
+    answers = threading.Event()
+    monkeypatch.setattr(HttpTarget, "deliver", lambda *given: answers.wait(60))
+    monkeypatch.setattr(dedicated_runtime, "LAST_SECONDS", 0.2)
+    staged.runtime.forget()
+    answers.set()
+    assert "could not be delivered in time" in caplog.text
+    assert not staged.runtime.home.exists()
+
+
+def test_a_dropped_pipeline_whose_sinks_owe_nothing_asks_none_of_them(
+    staged: StagedRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    staged.batch(0, 1)
+    monkeypatch.setattr(HttpTarget, "deliver", lambda *given: pytest.fail("asked"))
+    staged.runtime.forget()
+    assert staged.arrived == [1]
+    assert not caplog.records

@@ -18,7 +18,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from headrace.spark.driver_sinks import DriverSinks
 from headrace.spark.query_failures import is_of_spark, query_failure
 from headrace.spark.query_output import write_output
 from headrace.state.checkpoint import CHECKPOINT
-from headrace.state.dedicated_state import BEGIN, Begin, stream_directory_of
+from headrace.state.dedicated_state import BEGIN, Begin, LeftBehind, stream_directory_of
 from headrace.state.progress import Debt, PipelineProgress, Progress, ProgressView, require_same_epoch
 from headrace.state.spark_log import feed_positions, newest_commit, sync_commit, sync_epoch, sync_state
 
@@ -206,21 +206,23 @@ class DedicatedCommitter:
         """`before` with the debts of sinks for the undecided epochs of states that were dropped. If one of the sinks
         has committed such an epoch, all have promised it. The debts are stored before this batch is delivered: then the
         sink that shows an epoch may forget its manifest."""
-        if before.epoch >= 0 or not begin.all_undecided:
-            return before
-        names = [sink.name for sink in pipeline.sinks]
-        owed = {(debt.sink, debt.epoch) for debt in before.debts}
-        new: list[Debt] = []
-        for epoch in begin.all_undecided:
-            key = self.sinks.key(pipeline.instance, epoch)
-            if any(self.sinks.of(pipeline, name).committed(key) for name in names):
-                new += [Debt(pipeline, name, epoch) for name in names if (name, epoch) not in owed]
+        new = () if before.epoch >= 0 else self._undecided_debts(pipeline, begin.all_undecided, before.debts)
         if not new:
             return before
         debts = sorted((*before.debts, *new), key=lambda debt: debt.epoch)
         known = replace(before, debts=tuple(debts))
         self._progress.write(known)
         return known
+
+    def _undecided_debts(self, pipeline: PipelineDef, epochs: Sequence[int], known: Sequence[Debt]) -> tuple[Debt, ...]:
+        """What sinks owe of these epochs beside the `known` debts."""
+        names = [sink.name for sink in pipeline.sinks]
+        owed, new = {(debt.sink, debt.epoch) for debt in known}, []
+        for epoch in epochs:
+            key = self.sinks.key(pipeline.instance, epoch)
+            if any(self.sinks.of(pipeline, name).committed(key) for name in names):
+                new += [Debt(pipeline, name, epoch) for name in names if (name, epoch) not in owed]
+        return tuple(new)
 
     def _after(
         self, before: Progress, batch: int, epoch: int, pipeline: PipelineDef, delivered: Delivered, late: int
@@ -249,6 +251,18 @@ class DedicatedCommitter:
             if left != before.debts:
                 self._progress.write(replace(before, debts=left))
             return left
+        finally:
+            self._busy.release()
+
+    def settle_last(self, pipeline: PipelineDef, left: LeftBehind) -> tuple[Debt, ...]:
+        """The pipeline is dropped and its query has ended: try once to commit the epochs that its sinks owe. Returns
+        those that they never get."""
+        if not self._busy.acquire(timeout=SETTLE_SECONDS):  # a commit may hang in a sink
+            return left.debts
+        try:
+            undecided = self._undecided_debts(pipeline, left.undecided, left.debts)
+            owed = sorted((*left.debts, *undecided), key=lambda debt: debt.epoch)
+            return tuple(debt for debt in owed if not self.sinks.settled(debt, declared=False))
         finally:
             self._busy.release()
 

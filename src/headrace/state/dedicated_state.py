@@ -109,7 +109,8 @@ def left_behind(dropped: Sequence[Path], pipeline: str) -> LeftBehind | None:
         epochs, progress = sink_epochs(turn, pipeline), read_progress(turn)
         begin = stored(Begin, turn / BEGIN) or Begin({})
         passed_on = begin.all_undecided if progress.epoch < 0 else ()  # else they are debts now, or all sinks have them
-        undecided = sorted({*passed_on, epochs.newest} - {-1})
+        newest = () if epochs.newest <= begin.first + progress.epoch else (epochs.newest,)
+        undecided = sorted({*passed_on, *newest})
         return LeftBehind(epochs, tuple(undecided), progress.debts)
     return None
 

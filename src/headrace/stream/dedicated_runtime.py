@@ -14,6 +14,7 @@ no window is open at that point.
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import threading
 import time
@@ -32,6 +33,7 @@ from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkp
 from headrace.state.dedicated_state import (
     BEGIN,
     Begin,
+    LeftBehind,
     dedicated_home,
     delete_earlier_turns,
     dropped_states,
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 
 
 SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
+LAST_SECONDS = 10.0  # for the last attempt, when the pipeline is dropped
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +212,10 @@ class DedicatedRuntime:
             self.supervisor.bounce()
 
     def forget(self) -> None:
-        """Delete everything that it keeps on disk, with its feeds. No task of its streams may run for it any more."""
+        """Delete everything that it keeps on disk, with its feeds, after a last attempt to deliver what its sinks owe.
+        No task of its streams may run for it any more."""
+        self.stop()
+        self._settle_last()
         self.close()
         with contextlib.suppress(HeadraceError):  # damaged: then the notes that sinks keep beside their output stay
             known = sink_epochs(self.directory, self.pipeline.name)
@@ -219,6 +226,27 @@ class DedicatedRuntime:
         for own in self.home.parent.glob(f"{self.pipeline.instance}-*"):
             shutil.rmtree(own, ignore_errors=True)
         remove_empty(self.home.parent)
+
+    def _settle_last(self) -> None:
+        """Try once to deliver what sinks owe, for LAST_SECONDS at most: a sink that hangs must not hold up a DROP."""
+        left = left_behind([self.home], self.pipeline.name)
+        if left is None:
+            return
+        lost: list[str] = ["what they owe could not be delivered in time"]
+
+        def settle(left: LeftBehind) -> None:
+            try:
+                lost[:] = [
+                    f"sink {d.sink} never gets epoch {d.epoch}" for d in self.committer.settle_last(self.pipeline, left)
+                ]
+            except HeadraceError as problem:
+                lost[:] = [problem.message]
+
+        settling = threading.Thread(target=settle, args=(left,), name="headrace-settle", daemon=True)
+        settling.start()
+        settling.join(LAST_SECONDS)
+        if lost:
+            _log.warning("pipeline %s was dropped, and its sinks lack rows: %s", self.pipeline.name, "; ".join(lost))
 
     @property
     def committer(self) -> DedicatedCommitter:
