@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from headrace.exec.kernels import install
+from headrace.exec.kernels.session_zone import reading_of
 from headrace.exec.map_entries import with_entries
 from headrace.exec.prepared import PreparedStatements
 from headrace.model.program import Expression, Meaning
@@ -48,15 +49,18 @@ def _statements(meaning: Meaning) -> PreparedStatements:
         opened.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
         # This optimizer removes `i + 1 IS NULL` if i is never NULL, and with it the overflow that Spark reports.
         opened.execute("SET disabled_optimizers = 'statistics_propagation'")
-        install(opened)
+        install(opened, meaning.time_zone)
         _connections[key] = found = PreparedStatements(opened)
     return found
 
 
 def set_clock(meanings: Iterable[Meaning], now: int | None) -> None:
-    """Make `now`, the epoch's clock in microseconds, the current timestamp of this process's next statements."""
+    """Make `now`, the epoch's clock in microseconds, the current timestamp of this process's next statements. What the
+    session's clock shows then is a second variable, so that no row has to convert it."""
     for meaning in meanings:
-        connection(meaning).execute(f"SET VARIABLE hr_now = {'NULL' if now is None else now}::BIGINT")
+        shown = None if now is None else reading_of(now, meaning.time_zone)
+        for variable, micros in (("hr_now", now), ("hr_now_reading", shown)):
+            connection(meaning).execute(f"SET VARIABLE {variable} = {'NULL' if micros is None else micros}::BIGINT")
 
 
 def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:

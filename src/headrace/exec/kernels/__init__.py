@@ -29,6 +29,7 @@ from headrace.exec.kernels import (
     urls,
 )
 from headrace.exec.kernels.kernel import Kernel
+from headrace.exec.kernels.session_zone import install_session_zone
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,8 +56,8 @@ _MODULES = (
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 
-def install(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make all kernels available to the SQL of `connection`."""
+def install(connection: duckdb.DuckDBPyConnection, time_zone: str) -> None:
+    """Make all kernels available to the SQL of `connection`, whose TimeZone is `time_zone`."""
     from duckdb.func import FunctionNullHandling, PythonUDFType
 
     for kernel in KERNELS.values():
@@ -68,3 +69,4 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
+    install_session_zone(connection, time_zone)
