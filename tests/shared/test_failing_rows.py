@@ -55,7 +55,11 @@ def test_the_failure_names_expression_values_and_record(
     ("query", "what", "key"),
     [
         ("SELECT d, 1 / (count(*) - 2) AS r FROM s GROUP BY d", "the expression of the column 'r'", "d = 0"),
-        ("SELECT 1 / (count(*) - 2) FROM s GROUP BY d", "the expression of the column '(1 / (count(1) - 2))'", "key 1 = 0"),
+        (
+            "SELECT 1 / (count(*) - 2) FROM s GROUP BY d",
+            "the expression of the column '(1 / (count(1) - 2))'",
+            "key 1 = 0",
+        ),
         ("SELECT d AS k, count(*) AS n FROM s GROUP BY d HAVING 1 / (count(*) - 2) > 5", "HAVING", "k = 0"),
     ],
 )

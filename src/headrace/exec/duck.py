@@ -11,15 +11,17 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from headrace.exec.kernels import install
 from headrace.exec.kernels.session_zone import reading_of
-from headrace.exec.map_entries import with_entries
+from headrace.exec.map_entries import as_map, entries_type, made_of, with_entries
 from headrace.exec.prepared import PreparedStatements
 from headrace.model.program import Expression, Meaning
+from headrace.model.schema import DataType, Map
 
 # DuckDB may spill, so the limit only has to be large enough to be reached rarely. 64 lanes of 100,000 groups fit.
 MEMORY_LIMIT = "512MB"
@@ -75,16 +77,24 @@ def quoted(text: str) -> str:
 
 def select_list(expressions: Iterable[Expression]) -> str:
     """`CAST(sql AS type) AS "name"` for each expression. The cast enforces Spark's type."""
-    return ", ".join(
-        f'CAST(({e.sql}) AS {e.type.duckdb}) AS "{e.name.replace(chr(34), chr(34) * 2)}"' for e in expressions
-    )
+    return ", ".join(f'{typed(e.type, e.sql)} AS "{e.name.replace(chr(34), chr(34) * 2)}"' for e in expressions)
+
+
+def typed(kind: DataType, sql: str) -> str:
+    """The SQL of an output column. A map that a function makes is a list of its entries: `conform` makes it a map."""
+    if isinstance(kind, Map) and (entries := made_of(sql)) is not None:
+        return f"CAST(({entries}) AS {entries_type(kind)})"
+    return f"CAST(({sql}) AS {kind.duckdb})"
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """`table` with exactly the Arrow types of `schema`. DuckDB may return string views, large strings or another name
-    of the time zone. The order of the columns must already be the same."""
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(table.columns, schema, strict=True)
-    ]
+    of the time zone, and lists of entries for maps. The order of the columns must already be the same."""
+
+    def conformed(column: Any, kind: Any) -> Any:
+        if column.type == kind:
+            return column
+        return as_map(column, kind) if pa.types.is_map(kind) and pa.types.is_list(column.type) else column.cast(kind)
+
+    columns = [conformed(column, field.type) for column, field in zip(table.columns, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -30,6 +30,7 @@ from headrace.exec.kernels import (
 )
 from headrace.exec.kernels.kernel import Kernel
 from headrace.exec.kernels.session_zone import install_session_zone
+from headrace.exec.map_entries import MAKE_MAP
 
 if TYPE_CHECKING:
     import duckdb
@@ -70,3 +71,4 @@ def install(connection: duckdb.DuckDBPyConnection, time_zone: str) -> None:
             null_handling=FunctionNullHandling.SPECIAL,
         )
     install_session_zone(connection, time_zone)
+    connection.execute(MAKE_MAP)

@@ -27,9 +27,7 @@ CALENDAR_MAKERS = ("make_interval", "try_make_interval")
 CALENDAR_PARTS: tuple[DataType, ...] = (*(INT,) * 6, _SECONDS)
 _SIZES = {"DAY": _DAY, "HOUR": _HOUR, "MINUTE": _MINUTE, "SECOND": _SECOND}
 # In Spark's order: an overflow of any step is an error.
-_MADE = (
-    f"(({micros_of_seconds('{3}')}) + {{0}}::BIGINT * {_DAY} + {{1}}::BIGINT * {_HOUR} + {{2}}::BIGINT * {_MINUTE})"
-)
+_MADE = f"(({micros_of_seconds('{3}')}) + {{0}}::BIGINT * {_DAY} + {{1}}::BIGINT * {_HOUR} + {{2}}::BIGINT * {_MINUTE})"
 
 # Rounded half up, away from zero. Few numbers need 128 bits for that.
 _HALF = 2**62

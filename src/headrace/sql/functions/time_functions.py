@@ -18,7 +18,15 @@ from headrace.model.schema import (
     DataType,
     Decimal,
 )
-from headrace.sql.functions.instants import add_months, at_zone, days_of, in_zone, instant_of, micros_of_seconds, to_instant
+from headrace.sql.functions.instants import (
+    add_months,
+    at_zone,
+    days_of,
+    in_zone,
+    instant_of,
+    micros_of_seconds,
+    to_instant,
+)
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Literal
 
