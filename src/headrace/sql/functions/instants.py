@@ -45,11 +45,10 @@ def days_of(text: str) -> str:
 
 
 def micros_of_seconds(text: str) -> str:
-    """Seconds of up to DECIMAL(18,6) as microseconds. A DOUBLE holds those of 31 years exactly, and is eight times as
-    fast as 128 bits."""
-    near = f"CAST(CAST({text} AS DOUBLE) * 1000000 AS BIGINT)"
-    far = f"CAST(CAST({text} AS DECIMAL(25,6)) * 1000000::DECIMAL(7,0) AS BIGINT)"
-    return f"CASE WHEN {text} BETWEEN -1000000000 AND 1000000000 THEN {near} ELSE {far} END"
+    """Seconds of up to DECIMAL(18,6) as microseconds. Six times as fast as with 128 bits. Without CASE: when it plans,
+    DuckDB computes a condition that is constant, and `text` may be a constant that fails."""
+    fraction = f"CAST(CAST({text} - trunc({text}) AS DOUBLE) * {10**6} AS BIGINT)"
+    return f"(CAST(trunc({text}) AS BIGINT) * {10**6} + {fraction})"
 
 
 def add_months(date: str, count: str) -> str:
