@@ -94,6 +94,8 @@ class Spark:
         os.environ["JAVA_HOME"] = str(find_java())
         builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
         builder = builder.config("spark.ui.showConsoleProgress", "false")
+        for kept in ("retainedJobs", "retainedStages"):  # Spark forgets them after 1000, also one that has just ended
+            builder = builder.config(f"spark.ui.{kept}", str(10**9))
         self.session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
         self.session.sparkContext.setLogLevel("ERROR")
         self.group = 0

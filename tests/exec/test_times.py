@@ -77,7 +77,24 @@ def test_letters_that_cannot_be_written_as_in_spark_are_refused(pattern: str) ->
 
 @pytest.mark.parametrize(
     "pattern",
-    ["E", "G", "VV", "yyyyMMddHHmmssSSS", "dM", "HH hh", "yyyy yyyy", "HH a", "D", "MM D y", "[Z]", "yyyy[MM]"],
+    [
+        "E",
+        "G",
+        "V",
+        "[VV]",
+        "VVyyyy",
+        "VV:mm",
+        "VV X",
+        "yyyyMMddHHmmssSSS",
+        "dM",
+        "HH hh",
+        "yyyy yyyy",
+        "HH a",
+        "D",
+        "MM D y",
+        "[Z]",
+        "yyyy[MM]",
+    ],
 )
 def test_patterns_that_java_reads_in_its_own_way_are_refused(pattern: str) -> None:
     compile_pattern(pattern)

@@ -51,6 +51,27 @@ def test_the_failure_names_expression_values_and_record(
     assert mini.output(mini.hub.record("other").definition.instance) == [(i,) for i in range(6)]
 
 
+@pytest.mark.parametrize(
+    ("query", "what", "key"),
+    [
+        ("SELECT d, 1 / (count(*) - 2) AS r FROM s GROUP BY d", "the expression of the column 'r'", "d = 0"),
+        (
+            "SELECT 1 / (count(*) - 2) FROM s GROUP BY d",
+            "the expression of the column '(1 / (count(1) - 2))'",
+            "key 1 = 0",
+        ),
+        ("SELECT d AS k, count(*) AS n FROM s GROUP BY d HAVING 1 / (count(*) - 2) > 5", "HAVING", "k = 0"),
+    ],
+)
+def test_a_failure_after_an_aggregate_names_expression_and_group(mini: Mini, query: str, what: str, key: str) -> None:
+    mini.hub.sql(f"CREATE PIPELINE p INTO out AS {query}")
+    put(mini.directory.parent / "in" / "a.json", LINES)
+    mini.drain()
+    said = mini.hub.pipelines["p"].status().error
+    assert said is not None and said.startswith(f"[EVALUATION_FAILED] {what} failed: DIVIDE_BY_ZERO")
+    assert f"\n  where {key}\n" in said
+
+
 def test_an_expression_after_a_generator_fails_without_its_place(mini: Mini) -> None:
     mini.hub.sql("CREATE PIPELINE p INTO out AS SELECT 1 / e AS r FROM s LATERAL VIEW explode(array(d)) t AS e")
     put(mini.directory.parent / "in" / "a.json", LINES)

@@ -35,7 +35,7 @@ def connect(meaning: Meaning) -> duckdb.DuckDBPyConnection:
     """DuckDB as the runtime sets it up; one connection serves all tests."""
     connection = duckdb.connect(":memory:")
     connection.execute(f"SET threads=1; SET preserve_insertion_order=true; SET TimeZone='{meaning.time_zone}'")
-    install(connection)
+    install(connection, meaning.time_zone)
     return connection
 
 

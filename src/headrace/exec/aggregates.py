@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.exec import duck
+from headrace.exec.failing_groups import explained
 from headrace.exec.sizing import fits, in_pieces, require_list_limit, require_memory
 from headrace.model.program import Expression, Meaning, Partial, Ring0Program, Ring1Program, Window
 from headrace.model.schema import DOUBLE, FLOAT, Array, DataType
@@ -111,7 +113,11 @@ def finish(program: Ring1Program, meaning: Meaning, groups: pa.Table) -> pa.Tabl
     sql = f"SELECT {duck.select_list(program.outputs)} FROM groups" if program.ranks else _finish_sql(program, "groups")
     made, total = list[pa.Table](), 0
     for piece in in_pieces(program.growth, meaning, "groups", groups):
-        made.append(duck.conform(duck.run(meaning, sql, {"groups": piece}), _output(program)))
+        try:
+            rows = duck.run(meaning, sql, {"groups": piece})
+        except duckdb.Error as problem:
+            raise explained(problem, program, meaning, groups=piece) from problem
+        made.append(duck.conform(rows, _output(program)))
         total += made[-1].nbytes
         require_memory("the output of the windows and groups takes", total)
     return pa.concat_tables(made)
@@ -127,7 +133,11 @@ def merge_and_finish(
     if listed or not fits(program.growth, parts):
         return finish(program, meaning, merge(program, meaning, tables, max_values))
     sql = _finish_sql(program, f"({_merge_sql(program)}) AS groups")
-    return duck.conform(duck.run(meaning, sql, {"parts": parts}), _output(program))
+    try:
+        rows = duck.run(meaning, sql, {"parts": parts})
+    except duckdb.Error:
+        return finish(program, meaning, merge(program, meaning, tables, max_values))  # fails with the guilty group
+    return duck.conform(rows, _output(program))
 
 
 def _parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:

@@ -11,14 +11,17 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from headrace.exec.kernels import install
-from headrace.exec.map_entries import with_entries
+from headrace.exec.kernels.session_zone import reading_of
+from headrace.exec.map_entries import as_map, entries_type, made_of, with_entries
 from headrace.exec.prepared import PreparedStatements
 from headrace.model.program import Expression, Meaning
+from headrace.model.schema import DataType, Map
 
 # DuckDB may spill, so the limit only has to be large enough to be reached rarely. 64 lanes of 100,000 groups fit.
 MEMORY_LIMIT = "512MB"
@@ -48,15 +51,18 @@ def _statements(meaning: Meaning) -> PreparedStatements:
         opened.execute(f"SET TimeZone = {quoted(meaning.time_zone)}")
         # This optimizer removes `i + 1 IS NULL` if i is never NULL, and with it the overflow that Spark reports.
         opened.execute("SET disabled_optimizers = 'statistics_propagation'")
-        install(opened)
+        install(opened, meaning.time_zone)
         _connections[key] = found = PreparedStatements(opened)
     return found
 
 
 def set_clock(meanings: Iterable[Meaning], now: int | None) -> None:
-    """Make `now`, the epoch's clock in microseconds, the current timestamp of this process's next statements."""
+    """Make `now`, the epoch's clock in microseconds, the current timestamp of this process's next statements. What the
+    session's clock shows then is a second variable, so that no row has to convert it."""
     for meaning in meanings:
-        connection(meaning).execute(f"SET VARIABLE hr_now = {'NULL' if now is None else now}::BIGINT")
+        shown = None if now is None else reading_of(now, meaning.time_zone)
+        for variable, micros in (("hr_now", now), ("hr_now_reading", shown)):
+            connection(meaning).execute(f"SET VARIABLE {variable} = {'NULL' if micros is None else micros}::BIGINT")
 
 
 def run(meaning: Meaning, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:
@@ -71,16 +77,24 @@ def quoted(text: str) -> str:
 
 def select_list(expressions: Iterable[Expression]) -> str:
     """`CAST(sql AS type) AS "name"` for each expression. The cast enforces Spark's type."""
-    return ", ".join(
-        f'CAST(({e.sql}) AS {e.type.duckdb}) AS "{e.name.replace(chr(34), chr(34) * 2)}"' for e in expressions
-    )
+    return ", ".join(f'{typed(e.type, e.sql)} AS "{e.name.replace(chr(34), chr(34) * 2)}"' for e in expressions)
+
+
+def typed(kind: DataType, sql: str) -> str:
+    """The SQL of an output column. A map that a function makes is a list of its entries: `conform` makes it a map."""
+    if isinstance(kind, Map) and (entries := made_of(sql)) is not None:
+        return f"CAST(({entries}) AS {entries_type(kind)})"
+    return f"CAST(({sql}) AS {kind.duckdb})"
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """`table` with exactly the Arrow types of `schema`. DuckDB may return string views, large strings or another name
-    of the time zone. The order of the columns must already be the same."""
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(table.columns, schema, strict=True)
-    ]
+    of the time zone, and lists of entries for maps. The order of the columns must already be the same."""
+
+    def conformed(column: Any, kind: Any) -> Any:
+        if column.type == kind:
+            return column
+        return as_map(column, kind) if pa.types.is_map(kind) and pa.types.is_list(column.type) else column.cast(kind)
+
+    columns = [conformed(column, field.type) for column, field in zip(table.columns, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)

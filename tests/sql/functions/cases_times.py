@@ -67,12 +67,25 @@ _READ = (
     "yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-M-d[ H:m:s[.SSS]]", "yyyy-MM-dd HH:mm:ss.SSSSSS", "yyyyMMdd",
     "yyyy-MM-dd HH:mm:ssX", "yyyy-MM-dd HH:mm:ssxx", "dd/MMM/yyyy:HH:mm:ss Z", "MMMM d, yy h:mm a", "yyyy-DDD kk",
     "yyyy-MM-dd HH:mm O", "yyyy-MM-dd HH:mm ZZZZ", "yyyy-MM-dd HH:mm:ssZZZZZ", "yyyy-MM-dd G", "GGGG y",
+    "yyyy-MM-dd HH:mm VV", "(VV) yyyy",
 )  # fmt: skip
 _UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 EDGES["SMALL STRING"] += [
     "31/Jan/2024:10:00:00 +0100", "31/feb/2024:10:00:00 +0100", "May 5, 24 12:30 pm", "2024-366 24", "2023-366 24",
     "2024-01-31 10:00 GMT+8", "2024-01-31 10:00 gmt-08:60", "2024-01-31 10:00 GMT", "2024-01-31 10:00 GMT+18:01",
-    "0005-02-29 BC", "0000-01-01 AD", "Before Christ 44",
+    "0005-02-29 BC", "0000-01-01 AD", "Before Christ 44", "(Asia/Tokyo) 2024", "(Z) 1800", "(Asia/Tokyo 2024",
+    *(
+        f"2024-{day} {name}"
+        for day, name in (
+            ("07-01 10:00", "Europe/Berlin"), ("11-03 01:30", "america/new_york"), ("03-10 02:30", "America/New_York"),
+            ("07-01 10:00", "z"), ("07-01 10:00", "utc"), ("07-01 10:00", "UT+01:00"), ("07-01 10:00", "GMT0"),
+            ("07-01 10:00", "-00:30"), ("07-01 10:00", "+05"), ("07-01 10:00", "+05:3"), ("07-01 10:00", "-03:30:15"),
+            ("07-01 10:00", "+18:01"), ("07-01 10:00", "GMT-7"), ("07-01 10:00", "utc+01:00:30"),
+            ("02-30 10:00", "UTC"),
+            ("07-01 10:00", "PST"), ("07-01 10:00", "ROC"), ("07-01 10:00", "Etc/GMT+5"), ("07-01 10:00", "UTCZ"),
+            ("07-01 10:00", "Mars/Base"), ("07-01 10:00", "Europe/Berlin "), ("07-01 10:00", "US/Pacific"),
+        )
+    ),
 ]  # fmt: skip
 
 

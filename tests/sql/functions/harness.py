@@ -114,7 +114,7 @@ class Duck:
     def evaluate(self, kind: DataType, sql: str) -> Outcome:
         """Every row's value. When some row fails, DuckDB's TRY finds out which; where DuckDB refuses it, the rows are
         evaluated one by one."""
-        wire = _wire(kind, f"CAST({sql} AS {kind.duckdb})")
+        wire = _wire(kind, duck.typed(kind, sql))
         try:
             return Outcome(kind.ddl, self._fetch(kind, f"SELECT {wire} FROM rows ORDER BY {ROW}"))
         except duckdb.Error:
@@ -162,7 +162,8 @@ class Duck:
 
     def _fetch(self, kind: DataType, sql: str) -> list[Any]:
         if isinstance(kind, Array | Map | Struct):  # as Arrow values on both sides
-            found: list[Any] = _numbered(self.connection.sql(sql).to_arrow_table().column(0)).to_pylist()
+            column = duck.conform(self.connection.sql(sql).to_arrow_table(), pa.schema([("r", kind.arrow)])).column(0)
+            found: list[Any] = _numbered(column).to_pylist()
             return found
         return [_from_duck(kind, row[0]) for row in self.connection.execute(sql).fetchall()]
 

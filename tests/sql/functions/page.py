@@ -34,8 +34,9 @@ Known limits:
 - A cast of BINARY that is not UTF-8 to STRING is an error. Spark would keep the bytes.
 - Date patterns are literals. Writing takes all letters of Spark but `F` and `z`, whose meaning and names depend on the
   version of Java. Reading takes `G`, `y`, `M`, `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z`,
-  `O`, quotes and brackets, each letter once. Of the others Spark itself reads only `V` and `z`: names of time zones,
-  which depend on the version of Java, too.
+  `O`, `VV`, quotes and brackets, each letter once. Of the others Spark itself reads only `z`, whose names depend on the
+  version of Java, too. `VV` reads the names of regions (without EST, MST and HST, as Java 17), `Z`, `UTC`, `UT`, `GMT`
+  and offsets such as +05:30; a character that no name has must follow, or the end. `to_timestamp_ntz` does not take it.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
 - `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
   with it. They are refused after an aggregate.

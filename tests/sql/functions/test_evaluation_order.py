@@ -233,6 +233,7 @@ def _values(text: str) -> list[Any]:
         ("bround(nanvl(CAST('-inf' AS DOUBLE), d), 1)", [-math.inf] * 3),
         ("bround(coalesce(CAST('-inf' AS DOUBLE), d), 1)", [-math.inf] * 3),
         ("bround(CAST(elt(2, c, '-inf') AS DOUBLE), 1)", [-math.inf] * 3),
+        ("make_timestamp_ntz(2024, 2, a, 1, 1, 1e20D) IS NULL", [FAILED, True, FAILED]),
     ],
 )
 def test_operands_are_evaluated_like_in_spark(text: str, values: list[Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import HeadraceError, UnsupportedOnShared
+from headrace.exec.kernels.session_zone import MACROS
 from headrace.model.schema import parse_type
 from headrace.sql.functions import FUNCTIONS, verified
 from headrace.sql.functions.aggregate_functions import AGGREGATES
@@ -81,11 +83,14 @@ def disagreements(spark: Any) -> dict[str, list[str]]:
     return found
 
 
-def _compare_frame(spark: Any, kinds: tuple[str, ...], group: list[Case], found: dict[str, list[str]]) -> None:
+def _compare_frame(
+    spark: Any, kinds: tuple[str, ...], group: list[Case], found: dict[str, list[str]], zone: str = TIME_ZONE
+) -> None:
     rows = frame(kinds)
-    duck, theirs = Duck(rows), Spark(spark, rows, kinds)
+    duck, theirs = Duck(rows, zone), Spark(spark, rows, kinds)
     compared: list[tuple[Case, Any]] = []
-    for case, planned in zip(group, plan_expressions(kinds, [c.text for c in group]), strict=True):
+    plans = plan_expressions(kinds, [c.text for c in group], time_zone=zone)
+    for case, planned in zip(group, plans, strict=True):
         if isinstance(planned, UnsupportedOnShared) and case.key in _registered():
             continue  # refusing these argument types (a decimal too long) is safe; another case must agree
         verdict = found.setdefault(case.key, [])
@@ -135,6 +140,25 @@ def test_every_entry_of_the_list_agrees_with_spark(disagreements: dict[str, list
     assert not differing, "\n".join(f"{key}: {line}" for key, lines in differing.items() for line in lines)
     missing = verified() - disagreements.keys()
     assert not missing, f"nothing compares {sorted(missing)}"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_what_is_computed_without_kernels_in_utc_agrees_with_spark_there(spark: Any) -> None:
+    frames: dict[tuple[str, ...], list[Case]] = {}
+    for case in scalar_cases():
+        (planned,) = plan_expressions(case.kinds, [case.text])
+        if not isinstance(planned, HeadraceError) and set(re.findall(r"\bhr_\w+", planned[1])) & MACROS:
+            frames.setdefault(case.kinds, []).append(case)
+    assert len(frames) > 20
+    found: dict[str, list[str]] = {}
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        for kinds, group in frames.items():
+            _compare_frame(spark, kinds, group, found, "UTC")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", TIME_ZONE)
+    assert not (lines := [line for some in found.values() for line in some]), "\n".join(lines[:100])
 
 
 @pytest.mark.spark

@@ -21,7 +21,7 @@ ring 0 (in the tasks that read the stream)
     b INT = CASE WHEN regexp_full_match(c3, '[+-]?[0-9]+') THEN TRY_CAST(c3 AS INTEGER) WHEN c3 IS NULL THEN NULL WHEN regexp_full_match(trim(c3, (chr(0) || E'\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\x20\x7f')), '[+-]?[0-9]+') THEN TRY_CAST(trim(c3, (chr(0) || E'\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\x20\x7f')) AS INTEGER) ELSE NULL END
     c STRING = CAST(c0 AS VARCHAR)
     d DOUBLE = CAST(c5 AS DOUBLE)
-    e DATE = CAST(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone'))) AS DATE)
+    e DATE = CAST(make_timestamp(hr_reading(epoch_us(c13))) AS DATE)
 
 watermark
   highest ts of the whole stream - 10 seconds

@@ -17,9 +17,9 @@ physical plan
 ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
-    y INT = CAST(year(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))) AS INTEGER)
-    h INT = CAST(hour(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))) AS INTEGER)
-    t TIMESTAMP = make_timestamptz(epoch_us(c13) - (epoch_us(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))) - epoch_us(date_trunc('hour', make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))))))
+    y INT = CAST(year(make_timestamp(hr_reading(epoch_us(c13)))) AS INTEGER)
+    h INT = CAST(hour(make_timestamp(hr_reading(epoch_us(c13)))) AS INTEGER)
+    t TIMESTAMP = make_timestamptz(epoch_us(c13) - (epoch_us(make_timestamp(hr_reading(epoch_us(c13)))) % 3600000000 + 3600000000) % 3600000000)
     w DATE = (c7 + 7::INTEGER)
     d INT = CAST(c7 - DATE '2024-01-01' AS INTEGER)
 

@@ -17,7 +17,7 @@ physical plan
 ring 0 (in the tasks that read the stream)
   filter: none
   outputs:
-    y INT = CAST(year(make_timestamp(hr_local(epoch_us(c13), current_setting('TimeZone')))) AS INTEGER)
+    y INT = CAST(year(make_timestamp(hr_reading(epoch_us(c13)))) AS INTEGER)
     w INT = CAST(week(c7) AS INTEGER)
 
 watermark

@@ -22,7 +22,7 @@ ring 0 (in the tasks that read the stream)
     lat DOUBLE = c1000000
     lon DOUBLE = c1000001
     a ARRAY<INT> = CAST([c0, 1::INTEGER] AS INTEGER[])
-    m MAP<STRING, STRING> = map(CAST(['k'] AS VARCHAR[]), CAST([c3] AS VARCHAR[]))
+    m MAP<STRING, STRING> = hr_map(CASE WHEN CAST('k' AS VARCHAR) IS NULL THEN error('NULL_MAP_KEY') WHEN FALSE THEN error('DUPLICATED_MAP_KEY') ELSE [struct_pack(key := CAST('k' AS VARCHAR), value := CAST(c3 AS VARCHAR))] END)
     st STRUCT<id: INT, kk: STRING> = struct_pack("id" := CAST(c0 AS INTEGER), "kk" := CAST(c3 AS VARCHAR))
     v STRING = c10['a']
     l STRING = CASE WHEN c9 IS NULL OR (-1)::INTEGER IS NULL THEN NULL WHEN (-1)::INTEGER = 0 THEN error('INVALID_INDEX_OF_ZERO') WHEN (-1)::INTEGER > len(c9) OR -((-1)::INTEGER::BIGINT) > len(c9) THEN error('INVALID_ARRAY_INDEX_IN_ELEMENT_AT') ELSE c9[(-1)::INTEGER] END

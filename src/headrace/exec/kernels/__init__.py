@@ -29,6 +29,8 @@ from headrace.exec.kernels import (
     urls,
 )
 from headrace.exec.kernels.kernel import Kernel
+from headrace.exec.kernels.session_zone import install_session_zone
+from headrace.exec.map_entries import MAKE_MAP
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,8 +57,8 @@ _MODULES = (
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for module in _MODULES for kernel in module.KERNELS}
 
 
-def install(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make all kernels available to the SQL of `connection`."""
+def install(connection: duckdb.DuckDBPyConnection, time_zone: str) -> None:
+    """Make all kernels available to the SQL of `connection`, whose TimeZone is `time_zone`."""
     from duckdb.func import FunctionNullHandling, PythonUDFType
 
     for kernel in KERNELS.values():
@@ -68,3 +70,5 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
+    install_session_zone(connection, time_zone)
+    connection.execute(MAKE_MAP)

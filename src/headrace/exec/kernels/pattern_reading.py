@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,14 +15,17 @@ import pyarrow.compute
 from headrace.exec.kernels.date_patterns import MONTHS, BadPattern, Element, check_letters, compile_pattern
 from headrace.exec.kernels.dates import Int64s, RowFlags, civil, days_of, exists
 from headrace.exec.kernels.kernel import ArrowColumn
-from headrace.exec.kernels.zones import DAY, SECOND
+from headrace.exec.kernels.zones import DAY, SECOND, Zone, zone_by_id
 
 pc: Any = pyarrow.compute
 
 # How often a letter may repeat.
 _READ = {"G": 4, "y": 6, "M": 4, "L": 4, "d": 2, "D": 3, "a": 1, "h": 2, "H": 2, "k": 2, "K": 2, "m": 2, "s": 2, "S": 9,
-         "X": 5, "x": 5, "Z": 5, "O": 4}  # fmt: skip
+         "X": 5, "x": 5, "Z": 5, "O": 4, "V": 2}  # fmt: skip
 _FIELD = {"L": "M", "X": "Z", "x": "Z", "O": "Z"}
+_ZONE_LETTERS = "A-Za-z0-9~/._+-"
+_ZONE_NAME = f"[A-Za-z][{_ZONE_LETTERS}:]*|[+-][0-9:]+"
+_AFTER_ZONE = re.compile(f"[^{_ZONE_LETTERS}:]")
 _ERAS = {3: "AD|BC", 4: "Anno Domini|Before Christ"}
 _RANGES = {
     "M": (1, 12), "d": (1, 31), "D": (1, 366), "h": (1, 12), "H": (0, 23), "k": (1, 24), "K": (0, 11), "m": (0, 59),
@@ -67,8 +70,8 @@ def reader(pattern: str) -> PatternReader:
             field = _FIELD.get(element.letter, element.letter)
             if field in fields:
                 raise BadPattern(f"the letter {element.letter!r} twice")
-            if field == "Z" and depth:
-                raise BadPattern("an offset in brackets")
+            if field in "ZV" and depth:
+                raise BadPattern("an offset or a zone in brackets")
             if field in "Gy" and depth and "G" in letters:
                 raise BadPattern("an era or its year in brackets")
             fields[field] = element
@@ -79,6 +82,8 @@ def reader(pattern: str) -> PatternReader:
         raise BadPattern("the letter 'D' with a month or without a year")
     if "G" in fields and "y" not in fields:
         raise BadPattern("the letter 'G' without a year")
+    if {"V", "Z"} <= fields.keys():
+        raise BadPattern("a zone beside an offset")
     expression += ")?" * depth  # brackets that stay open end with the pattern
     return PatternReader(f"(?is)^{expression}$", fields)
 
@@ -98,6 +103,8 @@ def _digits_of(element: Element) -> str:
         return _ERAS[max(count, 3)]
     if letter == "a":
         return "AM|PM"
+    if letter == "V":
+        return _ZONE_NAME
     if letter == "S":
         return f"[0-9]{{1,{count}}}"
     if _is_from_gmt(element):
@@ -123,6 +130,8 @@ def _check_digits(elements: tuple[Element, ...]) -> None:
     for element, following in itertools.pairwise(elements):
         if _is_from_gmt(element) and (following.letter not in ("", "]") or following.text[:1] in tuple(":+-")):
             raise BadPattern("an offset from GMT without a separator after it")
+        if element.letter == "V" and not _AFTER_ZONE.match(following.text):
+            raise BadPattern("a zone without a separator after it")
     for element in elements:
         if element.letter in ("[", "]") and not element.count:
             past_bracket = True
@@ -140,7 +149,7 @@ def _number_kind(element: Element) -> str:
         return "variable" if element.text[:1].isdigit() else "text"
     if _is_from_gmt(element):
         return "variable"
-    if letter in "aG" or (letter in "ML" and count > 2) or letter in "XxZ":
+    if letter in "aGV" or (letter in "ML" and count > 2) or letter in "XxZ":
         return "text"
     if letter == "S" or (letter == "y" and count != 2) or count == 1 or (letter == "D" and count == 2):
         return "variable"
@@ -149,11 +158,30 @@ def _number_kind(element: Element) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Wall-clock readings, which of them are good, and the offsets from UTC if the pattern has them."""
+    """Wall-clock readings, which of them are good, and the offsets from UTC or the names of zones if the pattern has
+    them."""
 
     micros: Int64s
     good: RowFlags
-    offset: Int64s | None
+    offset: Int64s | None = None
+    zones: ArrowColumn | None = None
+
+    def instants(self, default: Zone) -> tuple[Int64s, RowFlags]:
+        """Instants, and which are good, with `default` for a pattern that reads neither offset nor zone."""
+        if self.offset is not None:
+            return self.micros - self.offset, self.good
+        if self.zones is None:
+            return default.instant(self.micros), self.good
+        found, good = self.micros.copy(), self.good.copy()
+        encoded = self.zones.dictionary_encode()
+        indexes = np.asarray(encoded.indices)
+        for i, name in enumerate(encoded.dictionary.to_pylist()):
+            rows, named = indexes == i, zone_by_id(name)
+            if named is None:
+                good[rows] = False
+            else:
+                found[rows] = named.instant(self.micros[rows])
+        return found, good
 
 
 def read(pattern: str, texts: ArrowColumn) -> Read:
@@ -162,18 +190,21 @@ def read(pattern: str, texts: ArrowColumn) -> Read:
     parts = pc.extract_regex(texts, found.expression) if found.fields else None
     if parts is None:
         good = np.asarray(pc.fill_null(pc.match_substring_regex(texts, found.expression), False))
-        return Read(np.zeros(len(texts), np.int64), good, None)
+        return Read(np.zeros(len(texts), np.int64), good)
     good = np.asarray(parts.is_valid()).copy()
     values: dict[str, Int64s] = {}
     present: dict[str, RowFlags] = {}
     for field, element in found.fields.items():
+        if field == "V":
+            continue
         text = pc.coalesce(parts.field(field), "")
         present[field] = np.asarray(pc.not_equal(text, ""))
         values[field] = _value(element, pc.if_else(pc.equal(text, ""), "", text))
         low, high = _RANGES.get(field, (-(10**9), 10**9))
         if field != "Z":
             good &= ~present[field] | ((values[field] >= low) & (values[field] <= high))
-    return _resolved(found, values, present, good, len(texts))
+    read = _resolved(found, values, present, good, len(texts))
+    return read if "V" not in found.fields else replace(read, zones=pc.coalesce(parts.field("V"), ""))
 
 
 def _value(element: Element, text: ArrowColumn) -> Int64s:
@@ -246,6 +277,6 @@ def _resolved(
     clock = (hour * 3600 + value("m", 0) * 60 + value("s", 0)) * SECOND + value("S", 0)
     micros = np.where(good, days, 0) * DAY + clock
     if "Z" not in values:
-        return Read(micros, good, None)
+        return Read(micros, good)
     good = good & (np.abs(values["Z"]) <= 18 * 3600)
     return Read(micros, good, values["Z"] * SECOND)

@@ -142,9 +142,8 @@ def _formatted(instants: ArrowColumn, pattern: ArrowColumn, zones: ArrowColumn) 
 
 def _parsed(texts: ArrowColumn, pattern: ArrowColumn, zones: ArrowColumn, attempt: ArrowColumn) -> ArrowColumn:
     found = read(one(pattern) or "", texts)
-    local = zone(one(zones) or "UTC")
-    micros = local.instant(found.micros) if found.offset is None else found.micros - found.offset
-    return whole(micros, checked(found.good, valid(texts), attempt, "CANNOT_PARSE_TIMESTAMP"))
+    micros, good = found.instants(zone(one(zones) or "UTC"))
+    return whole(micros, checked(good, valid(texts), attempt, "CANNOT_PARSE_TIMESTAMP"))
 
 
 def _parsed_ntz(texts: ArrowColumn, pattern: ArrowColumn, attempt: ArrowColumn) -> ArrowColumn:

@@ -36,6 +36,7 @@ _SHORT = {
     "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh", "EST": "-05:00", "MST": "-07:00", "HST": "-10:00",
 }  # fmt: skip
 _OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?::(\d\d)(?::(\d\d))?|(\d\d)(\d\d)?)?)", re.ASCII)
+_ID_WITH_OFFSET = re.compile(r"(?:UTC|UT|GMT)?[+-]\d\d:\d\d(?::\d\d)?", re.ASCII | re.IGNORECASE)
 _REGION = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+", re.ASCII)
 # Files of the database that are not zones in Java.
 _NO_ZONES = frozenset({"ROC", "localtime", "posixrules", "Factory", "leapseconds", "tzdata.zi"})
@@ -109,6 +110,26 @@ def zone(text: str) -> Zone:
         if text.startswith((prefix + "+", prefix + "-")):
             return _fixed(text, _seconds(text.removeprefix(prefix)))
     return _region(text)
+
+
+@lru_cache(maxsize=4096)
+def zone_by_id(text: str) -> Zone | None:
+    """The zone that the pattern letters VV read, in any case: the name of a region, Z, or an offset with minutes, alone
+    or after UTC, UT or GMT. None for all others. Java 17 has no EST, MST and HST, newer ones have."""
+    match = _ID_WITH_OFFSET.fullmatch(text)
+    if match is not None or text.upper() in ("Z", "UTC", "UT", "GMT"):
+        try:
+            return zone(text.upper())
+        except UnknownZone:
+            return None
+    name = _region_names().get(text.lower())
+    return None if name is None else _region(name)
+
+
+@lru_cache(maxsize=1)
+def _region_names() -> dict[str, str]:
+    names = zoneinfo.available_timezones() - _NO_ZONES - {"EST", "MST", "HST"}
+    return {name.lower(): name for name in names if _REGION.fullmatch(name)}
 
 
 def known(text: str) -> bool:

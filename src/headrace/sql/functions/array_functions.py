@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from headrace.model.schema import BIGINT, BOOLEAN, DOUBLE, FLOAT, INT, STRING, Array, DataType, Field
@@ -22,6 +23,7 @@ from headrace.sql.plan.expr import Expr
 from headrace.sql.plan.types import VOID
 
 _DAY = 86_400_000_000
+_ATOM = re.compile(r"\w+")  # a column or a variable: it takes no time and cannot fail
 
 
 def element(kinds: Sequence[DataType]) -> DataType | None:
@@ -77,7 +79,11 @@ def _extreme(descending: bool) -> Overload:
     """The first of the sorted elements: of equal ones (0.0 and -0.0) the first in the array, as in Spark."""
 
     def sql(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-        return f"{sorted_by(args[0], kinds[0], descending=descending, nulls_first=False)}[1]"
+        first = f"{sorted_by(args[0], kinds[0], descending=descending, nulls_first=False)}[1]"
+        if is_nested(result):
+            return first
+        found = f"list_{'max' if descending else 'min'}({args[0]})"
+        return f"CASE WHEN {found} = 0 THEN {first} ELSE {found} END" if result in (FLOAT, DOUBLE) else found
 
     return Overload("array_max" if descending else "array_min", ("ARRAY",), element, sql, check=no_map_inside)
 
@@ -240,6 +246,9 @@ def _concat(args: Sequence[str], kinds: Sequence[DataType], result: DataType) ->
 
 def _repeat(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     value, count = args
+    if _ATOM.fullmatch(value):  # five times as fast
+        made = mapped(f"range(greatest({count}, 0)::BIGINT)", lambda _: value)
+        return f"CASE WHEN {count} IS NOT NULL THEN CAST({made} AS {result.duckdb}) END"
     made = f"list_resize(CAST([] AS {result.duckdb}), greatest({count}, 0), {value})"
     return f"CASE WHEN {count} IS NOT NULL THEN {made} END"
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.model.schema import DataType, Decimal
-from headrace.sql.functions.instants import at_zone, date_text, in_zone, instant_of, moment_text, to_date, to_instant
+from headrace.sql.functions.instants import (
+    DATE_TEXT,
+    at_zone,
+    date_text,
+    in_zone,
+    instant_of,
+    moment_text,
+    to_date,
+    to_instant,
+)
 from headrace.sql.functions.nested_casts import inner_casts, is_nested, render_nested
 from headrace.sql.functions.number_functions import far_from_tie
 from headrace.sql.plan.types import as_decimal, type_class
@@ -14,6 +23,7 @@ _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")
 
 _SECOND = 1_000_000
+_MOMENT_TEXT = f"{DATE_TEXT}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{{1,6}})?"
 _LONG_DIGITS = 18  # Spark keeps decimals of so many digits in 64 bits
 
 # Spark trims these characters before it reads a whole number or a BOOLEAN, and all but the last one for other numbers.
@@ -105,13 +115,14 @@ def _float_from_text(text: str, way: _Way) -> str:
         f"WHEN regexp_full_match({word}, '[+-]?nan') THEN 'nan'::{kind} "
         f"ELSE CAST(hr_hex_number({bare}, {way.flag}) AS {kind}) END"
     )
-    return _trimmed(
+    rare = _trimmed(
         text=text,
         blanks=_LOW,
         fits=lambda x: f"regexp_full_match({x}, '{number}')",
         cast=lambda x: f"CAST(rtrim({x}, 'dDfF') AS {kind})",
         otherwise=other,
     )
+    return f"CASE WHEN regexp_full_match({text}, '[+-]?[0-9]+([.][0-9]*)?') THEN CAST({text} AS {kind}) ELSE {rare} END"
 
 
 def _boolean_from_text(text: str, way: _Way) -> str:
@@ -223,6 +234,30 @@ def _moment_from_decimal(text: str, way: _Way) -> str:
     return f"make_timestamptz(CAST({micros} AS BIGINT))"
 
 
+def _date_from_text(text: str, way: _Way) -> str:
+    other = to_date(f"hr_date({text}, {way.flag})")
+    return f"CASE WHEN {_fits(text, DATE_TEXT, 'DATE')} THEN TRY_CAST({text} AS DATE) ELSE {other} END"
+
+
+def _moment_from_text(text: str, way: _Way) -> str:
+    read, other = f"TRY_CAST({text} AS TIMESTAMP)", to_instant(f"hr_timestamp({text}, {at_zone()}, {way.flag})")
+    return (
+        f"CASE WHEN {_fits(text, _MOMENT_TEXT, 'TIMESTAMP')} THEN {instant_of(read)} "
+        f"WHEN {_fits(text, _MOMENT_TEXT + 'Z', 'TIMESTAMP')} THEN {to_instant(f'epoch_us({read})')} ELSE {other} END"
+    )
+
+
+def _reading_from_text(text: str, way: _Way) -> str:
+    """A zone in the text is ignored."""
+    read, other = f"TRY_CAST({text} AS TIMESTAMP)", f"make_timestamp(hr_timestamp_ntz({text}, {way.flag}))"
+    return f"CASE WHEN {_fits(text, _MOMENT_TEXT + 'Z?', 'TIMESTAMP')} THEN {read} ELSE {other} END"
+
+
+def _fits(text: str, pattern: str, kind: str) -> str:
+    """True for a common spelling of a time that exists, which DuckDB reads as Spark does."""
+    return f"regexp_full_match({text}, '{pattern}') AND TRY_CAST({text} AS {kind}) IS NOT NULL"
+
+
 def _table() -> dict[tuple[str, str], CastText]:
     table: dict[tuple[str, str], CastText] = {}
     for i, source in enumerate(_WHOLE):
@@ -260,9 +295,9 @@ def _table() -> dict[tuple[str, str], CastText]:
     table["BOOLEAN", "DECIMAL"] = lambda text, way: way.to(f"CAST({text} AS INTEGER)")
     table["STRING", "BOOLEAN"] = _boolean_from_text
     table["STRING", "DECIMAL"] = _decimal_from_text
-    table["STRING", "DATE"] = lambda text, way: to_date(f"hr_date({text}, {way.flag})")
-    table["STRING", "TIMESTAMP"] = lambda text, way: to_instant(f"hr_timestamp({text}, {at_zone()}, {way.flag})")
-    table["STRING", "TIMESTAMP_NTZ"] = lambda text, way: f"make_timestamp(hr_timestamp_ntz({text}, {way.flag}))"
+    table["STRING", "DATE"] = _date_from_text
+    table["STRING", "TIMESTAMP"] = _moment_from_text
+    table["STRING", "TIMESTAMP_NTZ"] = _reading_from_text
     table["STRING", "BINARY"] = lambda text, way: f"encode({text})"
     # Spark keeps bytes that are no UTF-8 in a string. DuckDB cannot, and fails.
     table["BINARY", "STRING"] = lambda text, way: f"decode({text})"

@@ -15,6 +15,7 @@ from headrace.sql.plan.types import decimal_result, decimal_type
 _ZERO = "error('DIVIDE_BY_ZERO')"
 _TWO = ("DECIMAL", "DECIMAL")
 _EXACT = decimal.Context(prec=40)
+_LONG_DIGITS = 18  # fit 64 bits
 
 
 def _both(kinds: Sequence[DataType]) -> tuple[Decimal, Decimal]:
@@ -75,6 +76,8 @@ def _division() -> Overload:
         assert isinstance(kind, Decimal)
         if too_long(kinds):
             return _by_kernel("/", args, kind)
+        if (steps := _in_two_steps(a, b, shift(kinds))) is not None:
+            return _checked(args, from_whole_digits(_quotient(args, (a, b), steps), kind))
         above = f"({whole_digits(args[0], a)} * {10 ** shift(kinds)}::HUGEINT)"
         below = whole_digits(args[1], b)
         if b.precision < 38:
@@ -89,6 +92,23 @@ def _division() -> Overload:
         return _checked(args, from_whole_digits(f"({signed})", kind))
 
     return Overload("/", _TWO, result, sql, throws=True, slow_for=too_long)
+
+
+def _in_two_steps(a: Decimal, b: Decimal, shift: int) -> tuple[int, int] | None:
+    """How many of the `shift` digits each of two divisions of 64 bits makes. They take a tenth of the time of one with
+    128 bits. None if they do not fit."""
+    first = max(0, min(shift, _LONG_DIGITS - a.precision))
+    fits = a.precision <= _LONG_DIGITS and b.precision + shift - first <= _LONG_DIGITS
+    return (first, shift - first) if fits else None
+
+
+def _quotient(args: Sequence[str], kinds: tuple[Decimal, Decimal], steps: tuple[int, int]) -> str:
+    """The digits of a quotient, rounded half up: those of the first step, then those of its remainder."""
+    above, below = (f"abs({whole_digits(text, kind, 'BIGINT')})" for text, kind in zip(args, kinds, strict=True))
+    shifted, second = f"({above} * {10 ** steps[0]})", 10 ** steps[1]
+    rest = f"((({shifted} % {below}) * {2 * second} + {below}) // ({below} * 2))"
+    sign = f"CASE WHEN ({args[0]} < 0) <> ({args[1]} < 0) THEN -1 ELSE 1 END"
+    return f"((({shifted} // {below})::HUGEINT * {second} + {rest}) * {sign})"
 
 
 def _short(kind: Decimal) -> bool:
@@ -161,11 +181,11 @@ def _with_sign(name: str, changed: str) -> Overload:
     return Overload(name, ("DECIMAL",), same(0), sql, throws_for=long, slow_for=long)
 
 
-def whole_digits(text: str, kind: Decimal) -> str:
-    """A decimal without its point, as HUGEINT: 1.25 becomes 125."""
+def whole_digits(text: str, kind: Decimal, whole: str = "HUGEINT") -> str:
+    """A decimal without its point, as a whole number: 1.25 becomes 125."""
     # Widened first: DuckDB multiplies short decimals in 64 bits.
     wide = Decimal(min(38, kind.precision + kind.scale + 1), kind.scale)
-    return f"CAST(CAST({text} AS {wide.duckdb}) * {10**kind.scale}::DECIMAL({kind.scale + 1},0) AS HUGEINT)"
+    return f"CAST(CAST({text} AS {wide.duckdb}) * {10**kind.scale}::DECIMAL({kind.scale + 1},0) AS {whole})"
 
 
 def from_whole_digits(text: str, kind: Decimal) -> str:

@@ -81,7 +81,7 @@ class _Evaluator:
             found.execute("SET TimeZone=" + "'" + time_zone.replace("'", "''") + "'")
             # DuckDB's optimizer folds the branches of a CASE that are never taken, and raises their errors.
             found.execute("PRAGMA disable_optimizer")
-            install(found)
+            install(found, time_zone)
             self._connections[time_zone] = found
         return found
 

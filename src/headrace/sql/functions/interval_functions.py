@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.model.schema import BIGINT, DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, Decimal
-from headrace.sql.functions.instants import at_zone, days_of, to_date, to_instant
+from headrace.sql.functions.instants import days_of, micros_of_seconds, to_date, to_instant
 from headrace.sql.functions.nesting import let
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.regex_functions import unquoted
@@ -26,17 +26,18 @@ MAKERS: dict[str, tuple[tuple[DataType, ...], str]] = {
 CALENDAR_MAKERS = ("make_interval", "try_make_interval")
 CALENDAR_PARTS: tuple[DataType, ...] = (*(INT,) * 6, _SECONDS)
 _SIZES = {"DAY": _DAY, "HOUR": _HOUR, "MINUTE": _MINUTE, "SECOND": _SECOND}
-_MICROS_OF_SECONDS = "CAST(replace(CAST({3} AS VARCHAR), '.', '') AS HUGEINT)"
-_MADE = (
-    f"CAST({{0}}::HUGEINT * {_DAY} + {{1}}::HUGEINT * {_HOUR} + {{2}}::HUGEINT * {_MINUTE} "
-    f"+ {_MICROS_OF_SECONDS} AS BIGINT)"
-)
+# In Spark's order: an overflow of any step is an error.
+_MADE = f"(({micros_of_seconds('{3}')}) + {{0}}::BIGINT * {_DAY} + {{1}}::BIGINT * {_HOUR} + {{2}}::BIGINT * {_MINUTE})"
 
-# Rounded half up, away from zero.
+# Rounded half up, away from zero. Few numbers need 128 bits for that.
+_HALF = 2**62
+_AWAY = "CASE WHEN ({0} < 0) = ({1} < 0) THEN 1 ELSE -1 END"
 _DIVIDED = (
     "CASE WHEN {1} = 0 AND {0} IS NOT NULL THEN error('INTERVAL_DIVIDED_BY_ZERO') "
+    f"WHEN {{0}} BETWEEN -{_HALF} AND {_HALF} AND {{1}} BETWEEN -{_HALF} AND {_HALF} "
+    f"THEN {{0}} // {{1}} + CASE WHEN 2 * abs({{0}} % {{1}}) >= abs({{1}}) THEN {_AWAY} ELSE 0 END "
     "ELSE CAST({0}::HUGEINT // {1} + CASE WHEN 2 * abs({0}::HUGEINT % {1}) >= abs({1}::HUGEINT) "
-    "THEN CASE WHEN ({0} < 0) = ({1} < 0) THEN 1 ELSE -1 END ELSE 0 END AS BIGINT) END"
+    f"THEN {_AWAY} ELSE 0 END AS BIGINT) END"
 )
 
 
@@ -89,14 +90,14 @@ def _sums() -> list[Overload]:
     """A time plus and minus the parts of make_interval. `try_make_interval` is NULL where a sum of parts overflows."""
     found: list[Overload] = []
     parts = ", ".join(f"{{{i}}}" for i in range(1, len(CALENDAR_PARTS)))
-    parts += f", CAST(CAST({{7}} AS DECIMAL(25,6)) * {_SECOND}::DECIMAL(7,0) AS BIGINT)"
+    parts += f", {micros_of_seconds('{7}')}"
     for maker in CALENDAR_MAKERS:
         for operator in ("plus", "minus"):
             flags = f"{operator == 'minus'}, {maker.startswith('try_')}".upper()
             for result, sql in (
                 (DATE, to_date(f"hr_date_add_interval({days_of('{0}')}, {parts}, {flags})")),
-                (TIMESTAMP, to_instant(f"hr_add_interval(epoch_us({{0}}), {parts}, {flags}, {at_zone()})")),
-                (TIMESTAMP_NTZ, f"make_timestamp(hr_add_interval(epoch_us({{0}}), {parts}, {flags}, 'UTC'))"),
+                (TIMESTAMP, to_instant(f"hr_interval_later(epoch_us({{0}}), {parts}, {flags})")),
+                (TIMESTAMP_NTZ, f"make_timestamp(hr_interval_later_in_utc(epoch_us({{0}}), {parts}, {flags}))"),
             ):
                 params = (result.ddl, *map(type_class, CALENDAR_PARTS))
                 found.append(Overload(f"time {operator} {maker}", params, result, sql, throws=True))
@@ -111,7 +112,7 @@ OVERLOADS: tuple[Overload, ...] = (
         "interval divided",
         ("BIGINT", "BIGINT"),
         BIGINT,
-        lambda a, k, r: let(a[0], lambda x: _DIVIDED.format(x, a[1])),
+        lambda a, k, r: _repeated(a[0], lambda x: _DIVIDED.format(x, a[1])),
         throws=True,
     ),
     Overload(

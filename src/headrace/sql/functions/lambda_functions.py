@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from headrace.exec.map_entries import entries_of
 from headrace.model.schema import BOOLEAN, Array, DataType, Map
-from headrace.sql.functions.nesting import kept, let, mapped, no_fraction_inside
+from headrace.sql.functions.map_functions import checked_map
+from headrace.sql.functions.nesting import kept, let, no_fraction_inside
 from headrace.sql.functions.overload import Overload, same
 from headrace.sql.plan.types import Function
 
@@ -86,20 +87,21 @@ def _zip_with(args: Sequence[str], kinds: Sequence[DataType], result: DataType) 
 
 
 def _map_filter(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    found = f"map_from_entries(list_filter({lists('map_filter', args)}, {args[1]}))"
-    return f"CASE WHEN {entries_of(args[0])} IS NOT NULL THEN {found} END"
+    return checked_map(f"list_filter({lists('map_filter', args)}, {args[1]})")
 
 
 def _transform_keys(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    keys = f"list_transform({lists('transform_keys', args)}, {args[1]})"
-    entries = entries_of(args[0])
-    return f"CASE WHEN {entries} IS NOT NULL THEN map({keys}, {mapped(entries, lambda x: f'{x}.value')}) END"
+    return checked_map(_each(args, "struct_pack(key := {value}, value := {entry}.value)"))
 
 
 def _transform_values(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    values = f"list_transform({lists('transform_values', args)}, {args[1]})"
-    entries = entries_of(args[0])
-    return f"CASE WHEN {entries} IS NOT NULL THEN map({mapped(entries, lambda x: f'{x}.key')}, {values}) END"
+    return checked_map(_each(args, "struct_pack(key := {entry}.key, value := {value})"))
+
+
+def _each(args: Sequence[str], entry: str) -> str:
+    """The entries of a map, changed: `entry` over the variable of one and the value of the lambda."""
+    variable, _, body = args[1].removeprefix("lambda ").partition(": ")
+    return f"list_transform({entries_of(args[0])}, lambda {variable}: {entry.format(entry=variable, value=body)})"
 
 
 def _new_keys(kinds: Sequence[DataType]) -> DataType | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import combinations
 
-from headrace.exec.map_entries import entries_of
+from headrace.exec.map_entries import entries_of, entries_type, made_map
 from headrace.model.schema import (
     BOOLEAN,
     DOUBLE,
@@ -23,6 +24,9 @@ from headrace.sql.functions.nesting import is_nested, kept, let, mapped, parts, 
 from headrace.sql.functions.overload import Overload, same
 from headrace.sql.plan.expr import Expr, Literal
 from headrace.sql.plan.types import VOID
+
+_SHORT = 400  # characters of keys that are written several times
+_FEW, _FEW_WRITTEN = 64, 8
 
 
 def _value(kinds: Sequence[DataType]) -> DataType | None:
@@ -62,25 +66,48 @@ def _keys_of_entries(args: Sequence[Expr]) -> str | None:
     return _plain_keys(inner.fields[0].type)
 
 
-def map_of(keys: str, values: str, kind: DataType) -> str:
-    """A map of two arrays, without -0.0 in the keys. DuckDB fails on NULL keys, equal keys and arrays of different
-    lengths, as Spark does."""
-    assert isinstance(kind, Map)
-    if kind.key in (FLOAT, DOUBLE):
-        keys = mapped(keys, lambda x: without_negative_zero(x, kind.key))
-    return f"map({keys}, {values})"
+def checked_map(entries: str) -> str:
+    """A map of entries with the fields `key` and `value`. As in Spark, NULL keys and equal ones are errors."""
+
+    def checked(e: str) -> str:
+        keys = mapped(e, lambda x: f"{x}.key")
+        return (
+            f"CASE WHEN len({kept(e, lambda x: f'{x}.key IS NULL')}) > 0 THEN error('NULL_MAP_KEY') "
+            f"WHEN {_some_equal(keys)} THEN error('DUPLICATED_MAP_KEY') ELSE {e} END"
+        )
+
+    return made_map(let(entries, checked))
+
+
+def _some_equal(keys: str) -> str:
+    """True if two keys are equal. The keys of few entries are compared in pairs: that is faster."""
+    pairs = f"len(list_filter({keys}, lambda x_1, x_2: list_position({keys}, x_1) <> x_2)) > 0"
+    return f"CASE WHEN len({keys}) <= {_FEW} THEN {pairs} ELSE list_unique({keys}) < len({keys}) END"
 
 
 def _map(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     assert isinstance(result, Map)
-    keys = f"CAST([{', '.join(args[0::2])}] AS {result.key.duckdb}[])"
-    values = f"CAST([{', '.join(args[1::2])}] AS {result.value.duckdb}[])"
-    return map_of(keys, values, result)
+    keys = [without_negative_zero(f"CAST({key} AS {result.key.duckdb})", result.key) for key in args[0::2]]
+    values = [f"CAST({value} AS {result.value.duckdb})" for value in args[1::2]]
+    pairs = ", ".join(f"struct_pack(key := {k}, value := {v})" for k, v in zip(keys, values, strict=True))
+    if len("".join(keys)) > _SHORT or len(keys) > _FEW_WRITTEN:
+        return checked_map(f"[{pairs}]")
+    null = " OR ".join(f"{key} IS NULL" for key in keys)
+    equal = " OR ".join(f"{a} IS NOT DISTINCT FROM {b}" for a, b in combinations(keys, 2)) or "FALSE"
+    return made_map(
+        f"CASE WHEN {null} THEN error('NULL_MAP_KEY') WHEN {equal} THEN error('DUPLICATED_MAP_KEY') ELSE [{pairs}] END"
+    )
 
 
 def _from_arrays(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     """Spark keeps -0.0 in keys that are given as a whole array."""
-    return f"CASE WHEN {args[0]} IS NULL OR {args[1]} IS NULL THEN NULL ELSE map({args[0]}, {args[1]}) END"
+    assert isinstance(result, Map)
+    keys, values = args
+    zipped = f"CAST(list_zip({keys}, {values}) AS {entries_type(result)})"
+    return checked_map(
+        f"CASE WHEN {keys} IS NULL OR {values} IS NULL THEN NULL "
+        f"WHEN len({keys}) <> len({values}) THEN error('MAP_KEYS_AND_VALUES_OF_DIFFERENT_LENGTHS') ELSE {zipped} END"
+    )
 
 
 def _arrays_result(kinds: Sequence[DataType]) -> DataType | None:
@@ -90,15 +117,17 @@ def _arrays_result(kinds: Sequence[DataType]) -> DataType | None:
 
 def _from_entries(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     kind = kinds[0]
-    assert isinstance(kind, Array) and isinstance(kind.element, Struct)
+    assert isinstance(kind, Array) and isinstance(kind.element, Struct) and isinstance(result, Map)
     key, value = (duck_name(f.name) for f in kind.element.fields)
 
-    def body(entries: str) -> str:
-        keys, values = mapped(entries, lambda x: f"{x}.{key}"), mapped(entries, lambda x: f"{x}.{value}")
-        null = f"len({kept(entries, lambda x: f'{x} IS NULL')}) > 0"
-        return f"CASE WHEN {entries} IS NULL OR {null} THEN NULL ELSE {map_of(keys, values, result)} END"
+    def entry(x: str) -> str:
+        return f"struct_pack(key := {without_negative_zero(f'{x}.{key}', result.key)}, value := {x}.{value})"
 
-    return let(args[0], body)
+    def body(entries: str) -> str:
+        null = f"len({kept(entries, lambda x: f'{x} IS NULL')}) > 0"
+        return f"CASE WHEN {null} THEN NULL ELSE {mapped(entries, entry)} END"
+
+    return checked_map(let(args[0], body))
 
 
 def _entries_result(kinds: Sequence[DataType]) -> DataType | None:
@@ -118,10 +147,13 @@ def _values(text: str) -> str:
 
 
 def _concat(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    missing = " OR ".join(f"{entries_of(a)} IS NULL" for a in args)
-    keys, values = (", ".join(map(part, args)) for part in (_keys, _values))
-    made = map_of(f"list_concat({keys}, [])", f"list_concat({values}, [])", result)
-    return f"CASE WHEN {missing} THEN NULL ELSE {made} END"
+    assert isinstance(result, Map)
+    lists = [f"CAST({entries_of(a)} AS {entries_type(result)})" for a in args]
+    missing = " OR ".join(f"{entries} IS NULL" for entries in lists)
+    joined = f"list_concat({', '.join(lists)}, CAST([] AS {entries_type(result)}))"
+    if result.key in (FLOAT, DOUBLE):
+        joined = mapped(joined, lambda x: f"struct_pack(key := {x}.key + 0, value := {x}.value)")
+    return checked_map(f"CASE WHEN {missing} THEN NULL ELSE {joined} END")
 
 
 def _contains_key(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
@@ -152,9 +184,10 @@ def _text_to_map(args: Sequence[str], kinds: Sequence[DataType], result: DataTyp
         values = mapped(
             pieces, lambda x: f"CASE WHEN {found(x)} > 0 THEN substr({x}, {found(x)} + length({inner})) END"
         )
-        return f"CASE WHEN {pieces} IS NULL THEN NULL ELSE map({keys}, {values}) END"
+        return f"CASE WHEN {pieces} IS NULL THEN NULL ELSE list_zip({keys}, {values}) END"
 
-    return let(f"string_split({text}, {outer})", body)
+    assert isinstance(result, Map)
+    return checked_map(f"CAST({let(f'string_split({text}, {outer})', body)} AS {entries_type(result)})")
 
 
 def _struct(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from headrace.exec.kernels.date_patterns import BadPattern, check_written
 from headrace.exec.kernels.pattern_reading import reader
 from headrace.model.schema import BIGINT, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType
-from headrace.sql.functions.instants import at_zone, in_zone, to_instant
+from headrace.sql.functions.instants import DATE_TEXT, at_zone, in_zone, to_instant
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Literal
 
@@ -51,15 +51,14 @@ def _checked(check: Callable[[str], object], position: int) -> Callable[[Sequenc
 
 
 def _local_only(pattern: str) -> None:
-    if "Z" in reader(pattern).fields:
+    if reader(pattern).fields.keys() & {"Z", "V"}:
         raise BadPattern("a letter for the time zone")
 
 
 # Texts of common patterns that DuckDB reads alike. Others, and wrong dates, go to the kernel.
-_DATE_TEXT = "[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}"
 _COMMON = {
-    "'yyyy-MM-dd'": _DATE_TEXT,
-    "'yyyy-MM-dd HH:mm:ss'": f"{_DATE_TEXT} ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]",
+    "'yyyy-MM-dd'": DATE_TEXT,
+    "'yyyy-MM-dd HH:mm:ss'": f"{DATE_TEXT} ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]",
 }
 
 
@@ -68,7 +67,7 @@ def _read(text: str, quoted: str, flag: str) -> str:
     slow = f"hr_parse({text}, {quoted}, {at_zone()}, {flag})"
     if quoted not in _COMMON:
         return slow
-    fast = f"hr_instant(epoch_us({_common(text)}), {at_zone()})"
+    fast = f"hr_moment(epoch_us({_common(text)}))"
     return f"CASE WHEN {_fits(text, quoted)} THEN {fast} ELSE {slow} END"
 
 

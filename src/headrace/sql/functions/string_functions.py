@@ -81,6 +81,8 @@ def _borderless(args: Sequence[Expr]) -> str | None:
 
 def _substring_index(text: str, mark: str, count: str) -> str:
     parts = f"string_split({text}, {mark})"
+    if mark != "''" and (literal_int(count) or 0) > 0:
+        return f"array_to_string({parts}[:{count}], {mark})"
     return (
         f"CASE WHEN {text} IS NULL OR {mark} IS NULL OR {count} IS NULL THEN NULL "
         f"WHEN {mark} = '' OR {count} = 0 THEN '' "

@@ -18,7 +18,15 @@ from headrace.model.schema import (
     DataType,
     Decimal,
 )
-from headrace.sql.functions.instants import add_months, at_zone, days_of, in_zone, instant_of, to_instant
+from headrace.sql.functions.instants import (
+    add_months,
+    at_zone,
+    days_of,
+    in_zone,
+    instant_of,
+    micros_of_seconds,
+    to_instant,
+)
 from headrace.sql.functions.overload import Overload
 from headrace.sql.plan.expr import Expr, Literal
 
@@ -54,8 +62,10 @@ _SECOND = 1_000_000
 # The clock of the epoch, which Spark logs with its offset: an epoch that runs again sees the same one.
 CLOCKS = ("current_timestamp", "current_date", "localtimestamp")
 _NOW = "make_timestamptz(coalesce(CAST(getvariable('hr_now') AS BIGINT), error('NO_CLOCK')))"
+_NOW_READING = "make_timestamp(coalesce(CAST(getvariable('hr_now_reading') AS BIGINT), error('NO_CLOCK')))"
 # The units of timestampadd and timestampdiff: microseconds, days or months.
 _STEPS = {"microsecond": 1, "millisecond": 1000, "second": _SECOND, "minute": 60 * _SECOND, "hour": 3600 * _SECOND}
+_DAY = 86_400 * _SECOND
 _DAYS = {"day": 1, "week": 7, "dayofyear": 1}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
@@ -74,7 +84,8 @@ def _truncate(quoted: str, text: str) -> str:
     clock = in_zone(text)
     if unit in ("year", "quarter", "month", "week", "day"):
         return instant_of(f"CAST(date_trunc('{unit}', {clock}) AS TIMESTAMP)")
-    return f"make_timestamptz(epoch_us({text}) - (epoch_us({clock}) - epoch_us(date_trunc('{unit}', {clock}))))"
+    size = _STEPS[unit]
+    return f"make_timestamptz(epoch_us({text}) - (epoch_us({clock}) % {size} + {size}) % {size})"
 
 
 def _first_day(unit: str, date: str) -> str:
@@ -114,14 +125,15 @@ def _unit_of(known: Sequence[str], position: int = 0) -> Callable[[Sequence[Expr
 def _add(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     """timestampadd. Days and longer units are those of the calendar."""
     unit, count, moment = _bare(args[0]), f"CAST({args[1]} AS BIGINT)", f"epoch_us({args[2]})"
-    made, zone = ("make_timestamptz", at_zone()) if result == TIMESTAMP else ("make_timestamp", "'UTC'")
+    zoned = result == TIMESTAMP
+    made = "make_timestamptz" if zoned else "make_timestamp"
     size = {**_STEPS, **_DAYS, **_MONTHS}[unit]
     if size > 1:  # Spark multiplies only if there is a moment
         count = f"CASE WHEN {args[2]} IS NOT NULL THEN {count} * {size} END"
     if unit in _MONTHS:
-        return f"{made}(hr_add_months({moment}, {count}, {zone}))"
+        return f"{made}({'hr_months_later' if zoned else 'hr_months_later_in_utc'}({moment}, {count}))"
     if unit in _DAYS:
-        return f"{made}(hr_add_days({moment}, {count}, {zone}))"
+        return f"{made}({'hr_days_later' if zoned else 'hr_days_later_in_utc'}({moment}, {count}))"
     return f"{made}({moment} + {count})"
 
 
@@ -131,16 +143,17 @@ def _difference(args: Sequence[str], kinds: Sequence[DataType], result: DataType
     start, end = (f"epoch_us({in_zone(a)})" for a in args[1:])
     if unit in _MONTHS:
         return f"(hr_months_apart({start}, {end}) // {_MONTHS[unit]})"
-    step = _STEPS[unit] if unit in _STEPS else _DAYS[unit] * 86_400 * _SECOND
-    return f"(({end} - {start}) // {step})"
+    step = _STEPS[unit] if unit in _STEPS else _DAYS[unit] * _DAY
+    return f"({end} - {start})" if step == 1 else f"(({end} - {start}) // {step})"
 
 
 def _moved(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
     """A time plus an interval of microseconds. As in Spark, its days are those of the calendar, and the rest is added
     to the instant."""
-    made, zone = ("make_timestamptz", at_zone()) if result == TIMESTAMP else ("make_timestamp", "'UTC'")
-    moment, day = f"epoch_us({args[0]})", 86_400 * _SECOND
-    return f"{made}(hr_add_days({moment}, {args[1]} // {day}, {zone}) + {args[1]} % {day})"
+    moment = f"epoch_us({args[0]})"
+    if result == TIMESTAMP:
+        return to_instant(f"hr_later({moment}, {args[1]})")
+    return f"make_timestamp({moment} + {args[1]})"
 
 
 def _moved_months(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
@@ -186,7 +199,7 @@ def _micros_of(text: str, kind: str) -> str:
     if kind == "INT":
         return f"CAST({text} AS BIGINT) * {_SECOND}"
     exact = text if kind == "DECIMAL" else f"CASE WHEN isfinite({text}) THEN CAST({text} AS VARCHAR) END"
-    return f"CAST(CAST(CAST({exact} AS DECIMAL(16,6)) AS DECIMAL(25,6)) * {_SECOND}::DECIMAL(7,0) AS BIGINT)"
+    return micros_of_seconds(f"CAST({exact} AS DECIMAL(16,6))")
 
 
 def _check_seconds(args: Sequence[Expr]) -> str | None:
@@ -204,7 +217,7 @@ def _makers() -> list[Overload]:
             reading = f"hr_make_moment({{0}}, {{1}}, {{2}}, {{3}}, {{4}}, {_micros_of('{5}', kind)}, {flag})"
             if kind == "INT":
                 reading = f"CASE WHEN {_PLAIN_PARTS} THEN {_PLAIN_READING} ELSE {reading} END"
-            instant, zoned = (to_instant(f"hr_instant({reading}, {zone})") for zone in (at_zone(), "{6}"))
+            instant, zoned = to_instant(f"hr_moment({reading})"), to_instant(f"hr_instant({reading}, {{6}})")
             for name, result, text in (
                 ("make_timestamp", TIMESTAMP, instant),
                 ("make_timestamp_ltz", TIMESTAMP, instant),
@@ -328,6 +341,6 @@ OVERLOADS: tuple[Overload, ...] = (
     ),
     Overload("current_timezone", (), STRING, at_zone()),
     Overload("current_timestamp", (), TIMESTAMP, _NOW, throws=True),
-    Overload("current_date", (), DATE, f"CAST({in_zone(_NOW)} AS DATE)", throws=True),
-    Overload("localtimestamp", (), TIMESTAMP_NTZ, in_zone(_NOW), throws=True),
+    Overload("current_date", (), DATE, f"CAST({_NOW_READING} AS DATE)", throws=True),
+    Overload("localtimestamp", (), TIMESTAMP_NTZ, _NOW_READING, throws=True),
 )  # fmt: skip

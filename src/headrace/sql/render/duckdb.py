@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 
 from headrace.errors import InternalError
+from headrace.exec.map_entries import entries_of, made_map, made_of
 from headrace.model.schema import (
     BINARY,
     BOOLEAN,
@@ -24,6 +25,7 @@ from headrace.model.schema import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     Decimal,
+    Map,
     duck_name,
 )
 from headrace.sql.functions import find
@@ -134,7 +136,11 @@ def _render_call(expr: Call, column: ColumnText) -> str:
         # Never true. Rows that come here evaluate the operand, although the function's own CASE may skip it.
         branches.setdefault(args[i], f" WHEN (({args[i]}) IS NULL) IS NULL THEN NULL")
     text = _written(expr, overload, args)
-    return _checked(f"CASE{''.join(branches.values())} ELSE {text} END" if branches else text, expr)
+    if not branches:
+        return _checked(text, expr)
+    entries = made_of(text)
+    whole = f"CASE{''.join(branches.values())} ELSE {text if entries is None else entries} END"
+    return _checked(whole if entries is None else made_map(whole), expr)
 
 
 def _forced(expr: Call, overload: Overload, operands: list[Expr]) -> Iterator[int]:
@@ -212,7 +218,8 @@ def _nulls(expr: Expr, column: ColumnText) -> Iterator[tuple[str, str]]:
     if inner is not None:
         yield from _guards(inner, column)
     else:
-        yield f"({render(expr, column)}) IS NULL", "NULL"
+        text = render(expr, column)
+        yield f"({entries_of(text) if isinstance(expr.type, Map) else text}) IS NULL", "NULL"
 
 
 def _strict_operands(expr: Expr) -> list[Expr] | None:
