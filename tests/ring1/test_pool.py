@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.bridge.messages import POOL, MessageKind, Receipt, Row, decode
+from headrace.bridge.messages import MessageKind, Receipt, Row, decode
+from headrace.bridge.pools import POOL, bucket_of
 from headrace.bridge.reports import Failure, LaneReport, PoolReport
 from headrace.errors import MissingInput
 from headrace.model.definitions import PipelineDef
@@ -62,8 +63,9 @@ class Epochs:
             store = self.stores.setdefault((lane, bucket), MemoryStore())
             mine = [m for m in messages if (m.instance, m.bucket) == (lane, bucket)]
             mine.sort(key=lambda r: (r.kind, r.task, r.seq))
-            if lane == POOL:
-                out += run_pool(bucket, mine, store, ())
+            pooled = bucket_of((lane, bucket))
+            if pooled is not None:
+                out += run_pool(pooled, mine, store, ())
             else:
                 out += run_lane(lane, bucket, mine, PackedStore(store), ())
         return out
