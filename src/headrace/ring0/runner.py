@@ -191,7 +191,7 @@ class Runner:
         self._require_memory(self._bytes)
 
     def _require_memory(self, size: int) -> None:
-        """Raise OutOfMemory if merged partial aggregates of `size` bytes are too many. Otherwise the limit doubles: each
+        """Raise OutOfMemory if merged partial aggregates of `size` bytes are too many. Otherwise double the limit: each
         partial is merged once or twice, however many there are."""
         require_memory("the groups of the pipeline take", size)
         self._limit = max(MERGE_BYTES, 2 * size)

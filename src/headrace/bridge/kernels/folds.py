@@ -105,8 +105,8 @@ def _valued(rows: Any, chosen: Any, count: int, bits: Any, some: Any, theirs: An
 
 @helper
 def _fold(kind: int, rows: Any, groups: Any, ints: Any, doubles: Any, slots: Any, slot: int) -> None:
-    """Fold the values of `rows` into their groups. A loop for each kind, because a loop that looks at the kind for every
-    value takes twice as long."""
+    """Fold the values of `rows` into their groups. Every kind has a loop of its own, because the compiler makes faster
+    code of a loop that does one thing."""
     numbers = slots.view(np.float64)
     if kind == COUNT:
         out = slots[slot]
