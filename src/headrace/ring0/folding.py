@@ -122,7 +122,7 @@ def _marks(columns: FoldColumns, program: FoldProgram, keys: Sequence[KeyCodes])
     if program.window is not None and columns.rows:
         times = columns.times()
         if times.bounds is None:
-            return RowMarks(np.full(columns.rows, -1, np.int64), 1, starts, numbers, 1)
+            return RowMarks(np.full(columns.rows, -1, np.int64), 1, starts=starts, numbers=numbers, windows=1)
         low, high = times.bounds
         if low < -_FAR or high > _FAR:
             raise CannotFold("an event time is too far away")
@@ -137,7 +137,7 @@ def _marks(columns: FoldColumns, program: FoldProgram, keys: Sequence[KeyCodes])
         marks = marks * count + key.codes
     if valid is not None:
         marks = np.where(valid, marks, -1)
-    return RowMarks(marks, size, starts, numbers, windows)
+    return RowMarks(marks, size, starts=starts, numbers=numbers, windows=windows)
 
 
 def _grouped(marks: Ints, size: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
