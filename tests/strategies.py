@@ -192,6 +192,7 @@ pipelines = st.builds(
     st.integers(1, 2**60),
     st.none() | late_rows,
     pooled=st.booleans(),
+    spread=st.booleans(),
     views=_few(view_definitions),
 )
 left = st.builds(PipelineExit, pipelines, st.booleans())

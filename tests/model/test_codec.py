@@ -39,7 +39,7 @@ from headrace.model.program import (
     SparkQuery,
     Window,
 )
-from headrace.model.schema import Field, Schema, View
+from headrace.model.schema import BIGINT, Field, Schema, View
 from tests import strategies
 from tests.ring0.tasks import WORD, stateless
 
@@ -122,3 +122,13 @@ def test_a_type_that_does_not_exist_is_refused() -> None:
         load(Field, '{"name": "a", "type": 3}')
     with pytest.raises(UnknownType):
         load(Field, '{"name": "a", "type": "INTT"}')
+
+
+def test_plans_that_are_read_share_equal_expressions_and_nothing_that_differs() -> None:
+    made = [stateless(n, WORD) for n in (1, 2)]
+    one, two = (load(PipelineDef, dump(p)) for p in made)
+    assert [one, two] == made
+    assert one.program.ring0.outputs[0] is two.program.ring0.outputs[0]
+    assert one.program.ring0 is not two.program.ring0  # caches of programs are by identity
+    other = Expression(one.program.ring0.outputs[0].name, BIGINT, one.program.ring0.outputs[0].sql)
+    assert load(Expression, dump(other)) == other != one.program.ring0.outputs[0]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.bridge.messages import (
-    POOL,
     STREAM_LANE,
     LaneEnd,
     LaneEpoch,
@@ -20,6 +19,7 @@ from headrace.bridge.messages import (
     decode,
 )
 from headrace.bridge.packs import unpack as unpack_events
+from headrace.bridge.pools import bucket_of
 from headrace.bridge.reports import Failure, PipelineCounts, PlannedEpoch, TaskReport
 from headrace.bridge.rows import decode_rows
 from headrace.control.signals import Barrier
@@ -142,13 +142,14 @@ class Sent:
         schemas = {p.lane: schema_of(p.program.ring0) for p in self.pipelines}
         for m in self.messages:
             lane = (m.instance, m.bucket)
-            if m.instance == POOL and m.kind == MessageKind.EVENTS:
+            bucket = bucket_of(lane)
+            if bucket is not None and m.kind == MessageKind.EVENTS:
                 for entry in unpack_events(m.payload):
                     rows = decode_rows([entry.payload], schemas[entry.lane]).to_pylist()
-                    self.events.setdefault((entry.lane, m.bucket), []).extend(rows)
-            elif m.instance == POOL and m.kind == MessageKind.EOF:
+                    self.events.setdefault((entry.lane, bucket), []).extend(rows)
+            elif bucket is not None and m.kind == MessageKind.EOF:
                 ended = decode(PooledEnd, m.payload)
-                self.ends.setdefault((ended.lane, m.bucket), []).append(ended.end)
+                self.ends.setdefault((ended.lane, bucket), []).append(ended.end)
             elif m.kind == MessageKind.EVENTS:
                 self.sizes.append(len(rows := decode_rows([m.payload], schemas[m.instance]).to_pylist()))
                 self.events.setdefault(lane, []).extend(rows)

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from headrace.bridge import merge_form
 from headrace.bridge.buckets import buckets
+from headrace.bridge.merging import CannotMerge
 from headrace.bridge.packs import PackEntry
 from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import aggregate_rows, schema_of
@@ -41,6 +43,7 @@ from headrace.model.schema import (
     View,
 )
 from headrace.ring0 import fold_passes, folding
+from headrace.ring0 import runner as runner_module
 from headrace.ring0.fold_program import fold_program
 from headrace.ring0.runner import Runner
 from headrace.sinks.sink_kind import SinkKey
@@ -214,6 +217,50 @@ def test_batches_of_one_task_are_merged() -> None:
     for rows in (first, second):
         assert fold_passes.run_folded({1: runner}, [[1]], rows, {}, None) == {1: None}
     check(member, runner, pa.concat_tables([first, second]))
+
+
+def batches() -> list[pa.Table]:
+    """Three batches of which each shares one window with the one before."""
+    return [
+        table([(f"k{i % 5}", i, i / 4, True, i % 3, None, None, (10 * batch + i % 20) * SECOND) for i in range(60)])
+        for batch in range(3)
+    ]
+
+
+def fed(member: PipelineDef, given: list[pa.Table]) -> Runner:
+    runner = Runner(member, SinkKey("c", member.instance, 1), None)
+    for rows in given:
+        assert fold_passes.run_folded({member.instance: runner}, [[member.instance]], rows, {}, None) == {
+            member.instance: None
+        }
+    return runner
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 1])
+@pytest.mark.parametrize("keys", ["text", "several", "none"])
+@pytest.mark.parametrize("window", [TUMBLE, None])
+def test_only_pieces_that_several_batches_have_are_merged_and_not_by_duckdb(
+    keys: str, window: Window | None, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unwanted(*arguments: Any) -> Any:
+        raise AssertionError("DuckDB merges")
+
+    monkeypatch.setattr(runner_module, "merge", unwanted)
+    monkeypatch.setattr(runner_module, "MERGE_BYTES", limit)  # with 1 they are merged after every batch, too
+    member = pipeline(1, keys, "c1 > 0", window)
+    runner = fed(member, batches())
+    sent = runner.finish(1 << 20)
+    assert len({(bucket, e.start, e.end) for bucket, e in sent}) == len(sent)
+    check(member, runner, pa.concat_tables(batches()))
+
+
+def test_pieces_that_the_kernels_cannot_merge_are_left_to_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*arguments: Any) -> Any:
+        raise CannotMerge("a sum does not fit")
+
+    monkeypatch.setattr(merge_form, "merge_blobs", refused)
+    member = pipeline(1, "text", None, TUMBLE)
+    check(member, fed(member, batches()), pa.concat_tables(batches()))
 
 
 def test_a_large_piece_is_cut_to_the_size_of_a_payload() -> None:

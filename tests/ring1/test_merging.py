@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from headrace.bridge.merging import CannotMerge
@@ -35,6 +35,7 @@ from headrace.model.schema import (
     Decimal,
     Field,
 )
+from headrace.ring1 import merge_program as merge_program_module
 from headrace.ring1.merge_program import MergeProgram, merge_program
 from tests.ring1.test_pool import Epochs, pipelines
 
@@ -165,7 +166,7 @@ def test_kernels_close_windows_as_duckdb_does(lanes: list[list[list[tuple[Any, .
         extremes = [OUTPUTS.index((f"({name})", DOUBLE)) for name in ("p5", "p6")]
         assert [rows_of(o, extremes) for o in outputs] == [rows_of(e, extremes) for e in expected]
         assert {o.schema for o in outputs} == {stack.output}
-    size, blob = known(WIDE).merge(counted(made[0]))
+    size, blob = known(WIDE).form.merge(counted(made[0]))
     again = decode_rows([blob], schema)
     assert again.num_rows == size
     # The compensated sum of values that are not finite is never used.
@@ -174,13 +175,45 @@ def test_kernels_close_windows_as_duckdb_does(lanes: list[list[list[tuple[Any, .
     assert rows_of(again.select(kept), extremes) == rows_of(merge(WIDE, Meaning(), made[0]).select(kept), extremes)
 
 
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(
+    st.lists(st.tuples(*[st.lists(st.lists(partials, max_size=6), max_size=2)] * 2), min_size=1, max_size=3),
+    st.booleans(),
+)
+def test_segments_that_need_no_merging_are_finished_as_they_are(
+    lanes: list[tuple[list[list[tuple[Any, ...]]], ...]], some_rest: bool
+) -> None:
+    schema, form = schema_of(WIDE), known(WIDE).form
+    rest = [counted([table(rows, schema) for rows in lane]) if some_rest else [] for lane, _ in lanes]
+    merged = []
+    for _, lane in lanes:  # each of a window of its own
+        later = [[(100 * n + row[0], *row[1:]) for row in rows] for n, rows in enumerate(lane, 1)]
+        merged.append([form.merge(counted([table(rows, schema)])) for rows in later if rows])
+    if not any(merged):
+        return
+    expected = known(WIDE).close([[*one, *other] for one, other in zip(rest, merged, strict=True)])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merge_program_module, "FEW", -1)
+        outputs = known(WIDE).close(rest, merged)
+    assert [o.schema for o in outputs] == [o.schema for o in expected]
+    assert [rows_of(o, []) for o in outputs] == [rows_of(o, []) for o in expected]
+
+
+def test_a_damaged_segment_that_needs_no_merging_is_left_to_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_program_module, "FEW", -1)
+    ((rows, data),) = counted([row()])
+    for damaged in ((rows, data[:-8]), (rows + 1, data)):
+        with pytest.raises(CannotMerge):
+            known(WIDE).close([[]], [[damaged]])
+
+
 def test_overlapping_windows_are_merged_too() -> None:
     hop = program([("sum({p})", BIGINT)], [("k0", STRING), ("p0", BIGINT)], window=Window("hop", 10, 5))
     rows = pa.Table.from_pylist(
         [{"window_start": 0, "window_end": 10, "k0": "a", "k1": 1, "p0": 2, "_newest": n} for n in (1, 2)],
         schema=schema_of(hop),
     )
-    _, blob = known(hop).merge(counted([rows, rows]))
+    _, blob = known(hop).form.merge(counted([rows, rows]))
     assert decode_rows([blob], schema_of(hop)).to_pylist()[0]["_newest"] == 6
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.bridge.messages import POOL, MessageKind, Receipt, Row, decode
+from headrace.bridge.messages import MessageKind, Receipt, Row, decode
+from headrace.bridge.pools import POOL, SPREAD_POOL, bucket_of
 from headrace.bridge.reports import Failure, LaneReport, PoolReport
 from headrace.errors import MissingInput
 from headrace.model.definitions import PipelineDef
@@ -62,8 +63,9 @@ class Epochs:
             store = self.stores.setdefault((lane, bucket), MemoryStore())
             mine = [m for m in messages if (m.instance, m.bucket) == (lane, bucket)]
             mine.sort(key=lambda r: (r.kind, r.task, r.seq))
-            if lane == POOL:
-                out += run_pool(bucket, mine, store, ())
+            pooled = bucket_of((lane, bucket))
+            if pooled is not None:
+                out += run_pool(pooled, mine, store, ())
             else:
                 out += run_lane(lane, bucket, mine, PackedStore(store), ())
         return out
@@ -99,6 +101,21 @@ def test_pooled_lanes_do_what_lanes_of_their_own_do() -> None:
     assert pooled.sorted() == single.sorted() and len(pooled.rows) == 4
     assert not pooled.failures and {lane for lane, _ in pooled.stores} == {POOL}
     assert not any(store.blobs for store in pooled.stores.values())  # all have left
+
+
+def test_pools_of_earlier_releases_and_spread_ones_are_apart_and_do_the_same() -> None:
+    """The two kinds have keys of their own, so a lane finds the state that it wrote."""
+    mixed, alike = Epochs(), Epochs()
+    both = [replace(p, spread=p.instance % 2 == 0) for p in pipelines(True)]
+    for first in range(0, 120, 6):
+        mixed.run(both, first)
+        alike.run(pipelines(True), first)
+        assert facts(mixed) == facts(alike)
+    mixed.run([], 130, leaving=tuple(PipelineExit(p, flush=True) for p in both))
+    alike.run([], 130, leaving=tuple(PipelineExit(p, flush=True) for p in pipelines(True)))
+    assert mixed.sorted() == alike.sorted() and len(mixed.rows) == 4
+    assert {lane for lane, _ in mixed.stores} == {POOL, SPREAD_POOL}
+    assert {bucket_of(key) for key in mixed.stores} == set(range(BUCKETS))
 
 
 @pytest.mark.parametrize("other", [None, "p0 + 1"], ids=["alike until it fails", "different"])

@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 
 from headrace.base import background
 from headrace.base.background import BackgroundQueue
-from headrace.bridge.messages import POOL, Row
+from headrace.bridge.messages import Row
+from headrace.bridge.pools import bucket_of
 from headrace.errors import (
     BrokerDenied,
     BrokerUnreachable,
@@ -187,11 +188,12 @@ class MiniQuery:
 def lanes_with_state(state: dict[Lane, MemoryStore]) -> set[int]:
     """The lanes that have state, by themselves or in a pool."""
     found: set[int] = set()
-    for (lane, _), store in state.items():
+    for (lane, bucket), store in state.items():
         pool = PoolStore(store)
-        if lane == POOL:
+        pooled = bucket_of((lane, bucket)) is not None
+        if pooled:
             pool.load()
-        found |= pool.lanes if lane == POOL else {lane} if store.head is not None else set()
+        found |= pool.lanes if pooled else {lane} if store.head is not None else set()
     return found
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace.bridge.messages import STREAM_LANE
+from headrace.bridge.pools import POOL
 from headrace.errors import UnknownPipeline
+from headrace.hub import draft_pipelines
 from headrace.hub.redeclaring import replaced_pipeline
+from headrace.model.definitions import PipelineDef
 from tests.e2e.support import put
 from tests.shared.mini import Crash, Mini, lanes_with_state
 
@@ -52,6 +57,26 @@ def test_a_pipeline_with_the_same_ring_1_program_continues_with_the_state(mini: 
     mini.hub.sql("CREATE PIPELINE other INTO out AS SELECT id FROM s; DROP PIPELINE p")
     mini.drain()
     assert not lanes_with_state(mini.checkpoint.state) & {first, second, third}
+
+
+def test_the_successor_of_a_pipeline_of_an_earlier_release_finds_its_state(
+    mini: Mini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark keeps state by key, and pools of earlier releases have other keys."""
+
+    def earlier(**fields: Any) -> PipelineDef:
+        return PipelineDef(**fields | {"spread": False})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(draft_pipelines, "PipelineDef", earlier)
+        first = pipeline(mini, COUNT.format(where=""))
+    feed(mini, 0, 10)
+    assert {lane for lane, _ in mini.checkpoint.state} - {STREAM_LANE} == {POOL}
+    assert pipeline(mini, COUNT.format(where="")) == first  # declared again, it is the same
+    second = pipeline(mini, COUNT.format(where=" WHERE id <> 11"))
+    feed(mini, 10, 14)
+    assert dict(mini.output(second)) == {"k0": 7, "k1": 6}
+    assert {lane for lane, _ in mini.checkpoint.state} - {STREAM_LANE} == {POOL}
 
 
 def test_a_pipeline_with_another_ring_1_program_begins_with_empty_state(mini: Mini) -> None:

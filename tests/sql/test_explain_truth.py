@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from headrace.bridge.messages import POOL, STREAM_LANE, MessageKind, Receipt, Row, decode
+from headrace.bridge.messages import STREAM_LANE, MessageKind, Receipt, Row, decode
 from headrace.bridge.packs import unpack
+from headrace.bridge.pools import bucket_of
 from headrace.bridge.reports import TaskReport
 from headrace.bridge.rows import decode_rows
 from headrace.exec.aggregates import schema_of
@@ -62,7 +63,7 @@ class Observed:
     committed: int = 0
 
     def to_pools(self, kind: MessageKind) -> list[Row]:
-        return [m for m in self.from_tasks if m.instance == POOL and m.kind == kind]
+        return [m for m in self.from_tasks if bucket_of((m.instance, m.bucket)) is not None and m.kind == kind]
 
     @property
     def partials(self) -> list[bytes]:

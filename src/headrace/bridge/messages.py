@@ -1,11 +1,11 @@
 """Messages from Ring 0 to Ring 1, and from both to the driver: one row per message, in one fixed Spark schema.
 
 A row is (instance, bucket, task, seq, kind, payload). A *lane* is one bucket of one instance, and a *pool* all lanes of
-one bucket: `POOL` stands for the instance in the messages to it. Spark groups by (instance, bucket), so a pool has one
-consumer, and one producer per task. Within an epoch each task sends a pool the events of its lanes, then its watermark,
-then the epoch's barrier, then the ends of lanes. `in_order` restores that order over all tasks. Instance 0 is the
-stream's own lane, which carries task reports to the driver. Lanes of instances that are not pooled (`PipelineDef`) get
-their messages one by one, under their own number.
+one bucket: messages to it have a key of their own (`headrace.bridge.pools`). Spark groups by (instance, bucket), so a
+pool has one consumer, and one producer per task. Within an epoch each task sends a pool the events of its lanes, then
+its watermark, then the epoch's barrier, then the ends of lanes. `in_order` restores that order over all tasks. Instance
+0 is the stream's own lane, which carries task reports to the driver. Lanes of instances that are not pooled
+(`PipelineDef`) get their messages one by one, under their own number.
 
 The kind decides the form of the payload. Rows are encoded by `headrace.bridge.rows`. All other payloads are frozen
 dataclasses (`headrace.bridge.reports` and below), written by `encode` and read by `decode`. The Spark schema never
@@ -34,7 +34,6 @@ T = TypeVar("T")
 
 VERSION = 3
 STREAM_LANE = 0
-POOL = -1
 # A batch costs about 20 us to make, and more on the receiving side, so many small messages share one.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 2 * 1024 * 1024

@@ -58,7 +58,7 @@ def create_pipeline(draft: DraftState, statement: CreatePipeline) -> Result:
             raise exists("pipeline", statement.name, statement.span)
         if old.desired == "running" and new.inherits(old.definition):
             before = old.definition
-            new = replace(new, heir_of=before.lane, buckets=before.buckets, pooled=before.pooled)
+            new = replace(new, heir_of=before.lane, buckets=before.buckets, pooled=before.pooled, spread=before.spread)
             answer = replaced_pipeline(new, kept_state=True)
         else:
             draft.leave(old)
@@ -102,6 +102,7 @@ def _definition(
         program=program,
         buckets=draft.buckets if stateful else 1,
         pooled=True,
+        spread=True,
         sql=statement.sql,
         max_groups=options.max_groups,
         max_group_values=options.max_group_values,

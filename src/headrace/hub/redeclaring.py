@@ -28,6 +28,7 @@ def same_pipeline(new: PipelineDef, declared: PipelineDef) -> bool:
         heir_of=declared.heir_of,
         generation=declared.generation,
         pooled=declared.pooled,
+        spread=declared.spread,
         views=declared.views,
         fresh=declared.fresh,
     )

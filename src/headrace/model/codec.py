@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -20,6 +21,11 @@ from headrace.model.schema import DataType, parse_type
 T = TypeVar("T")
 _KEY = "stored"
 _SIMPLE = frozenset((int, str, float, bool))
+# Plans of hundreds of pipelines repeat a few texts and expressions. Every process that runs them keeps them parsed, so
+# equal ones are the same object. Longer texts are rarely equal.
+SHORT = 64
+SHARED = 8192
+_shared: dict[tuple[Any, ...], Any] = {}  # dataclasses of nothing but texts, by their class, keys and values
 FieldReaders = tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]
 _readers_of: dict[type, FieldReaders] = {}  # dataclasses that were written before
 
@@ -116,7 +122,7 @@ def _builder(kind: Any) -> Callable[[Any], Any]:
 
 
 def _same(data: Any) -> Any:
-    return data
+    return sys.intern(data) if type(data) is str and len(data) <= SHORT else data
 
 
 def _build_dataclass(kind: Any, fields: dict[str, tuple[str, Callable[[Any], Any]]], data: Any) -> Any:
@@ -127,5 +133,13 @@ def _build_dataclass(kind: Any, fields: dict[str, tuple[str, Callable[[Any], Any
     for key, value in _require(data, dict).items():
         if key in fields:  # a key of another version is ignored
             name, build = fields[key]
-            given[name] = value if build is _same else build(value)
-    return kind(**given)
+            given[name] = build(value)
+    if not all(value is None or type(value) is str for value in data.values()):
+        return kind(**given)
+    named = (kind, *data, *given.values())
+    found = _shared.get(named)
+    if found is None:
+        if len(_shared) >= SHARED:
+            _shared.clear()
+        found = _shared[named] = kind(**given)
+    return found

@@ -147,7 +147,8 @@ class PipelineDef:
     program. More than `max_groups` open groups stop it, and so do more than `max_group_values` values in a list of one
     group. `late` is None when late rows are only counted. `generation` counts how often it was started again: a sink
     that was detached in an earlier generation is written to again. `pooled` is false for instances of releases before
-    pools: each of their lanes is a key of its own in Spark's state. `views` are those that its query reads, as they
+    pools: each of their lanes is a key of its own in Spark's state. `spread` is false for instances of releases whose
+    pools could share a partition (`headrace.bridge.pools`). `views` are those that its query reads, as they
     were when it was declared. `fresh` is the generation with which a query on the dedicated host last began without
     state.
     """
@@ -166,6 +167,7 @@ class PipelineDef:
     pooled: bool = False
     views: tuple[ViewDef, ...] = ()
     fresh: int = 0
+    spread: bool = False
 
     @property
     def streams(self) -> tuple[str, ...]:

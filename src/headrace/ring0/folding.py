@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,19 +46,25 @@ class FoldGroups:
     ) -> None:
         first, guard = members[0], guard_of(members)
         self.keys = [columns.codes(key, guard) for key in first.keys]
-        marks, starts, size = _marks(columns, first, self.keys)
-        groups, firsts = _grouped(marks, size)
+        marks = _marks(columns, first, self.keys)
+        groups, firsts = _grouped(marks.marks, marks.size)
         self.times = np.zeros((2, len(firsts)), np.int64)
         closed = np.zeros(len(firsts), np.bool_)
         if first.window is not None:
-            self.times[0] = starts[firsts]
+            self.times[0] = marks.starts[firsts]
             self.times[1] = self.times[0] + first.window.size
             closed = closed if watermark is None else self.times[1] <= watermark
         codes = np.zeros((max(1, len(self.keys)), len(firsts)), np.int64)
         for i, key in enumerate(self.keys):
             codes[i] = key.codes[firsts]
         buckets = self._buckets(codes, rule)
-        order = np.lexsort((*([self.times[0]] if rule.windowed else []), buckets, closed))
+        places, most = closed * rule.buckets + buckets, 2 * rule.buckets
+        if rule.windowed:
+            places, most = places * marks.windows + marks.numbers[firsts], most * marks.windows
+            if most > _FAR:
+                raise CannotFold("event times are too far apart")
+        # Numpy sorts numbers of 16 bits by radix, in a tenth of the time.
+        order = np.argsort(places.astype(np.uint16) if most <= 1 << 16 else places, kind="stable")
         self.codes, self.times, buckets = _ordered(codes, order), _ordered(self.times, order), buckets[order]
         ranks = np.full(len(firsts) + 1, k.NO_GROUP, np.int32)
         ranks[order] = np.arange(len(firsts))
@@ -97,21 +104,31 @@ def _ordered(columns: Ints, order: npt.NDArray[np.intp]) -> Ints:
     return np.ascontiguousarray(columns[:, order])
 
 
-def _marks(columns: FoldColumns, program: FoldProgram, keys: Sequence[KeyCodes]) -> tuple[Ints, Ints, int]:
-    """A number for each row that is equal for rows of one group, and negative for rows without an event time; the
-    start of each row's window; and a bound of the numbers."""
-    size = 1
-    marks = starts = np.zeros(columns.rows, np.int64)
+class RowMarks(NamedTuple):
+    """A number for each row, below `size`, that is equal for rows of one group, and negative for rows without an event
+    time. `starts` and `numbers` are the start and the number of each row's window among `windows`."""
+
+    marks: Ints
+    size: int
+    starts: Ints
+    numbers: Ints
+    windows: int
+
+
+def _marks(columns: FoldColumns, program: FoldProgram, keys: Sequence[KeyCodes]) -> RowMarks:
+    size = windows = 1
+    marks = starts = numbers = np.zeros(columns.rows, np.int64)
     valid = None
     if program.window is not None and columns.rows:
         times = columns.times()
         if times.bounds is None:
-            return np.full(columns.rows, -1, np.int64), starts, 1
+            return RowMarks(np.full(columns.rows, -1, np.int64), 1, starts=starts, numbers=numbers, windows=1)
         low, high = times.bounds
         if low < -_FAR or high > _FAR:
             raise CannotFold("an event time is too far away")
         valid = times.valid
-        marks, starts, size = columns.windowed(program.window, times, low, high)
+        numbers, starts, windows = columns.windowed(program.window, times, low, high)
+        marks, size = numbers, windows
     for key in keys:
         count = max(1, key.count)
         size *= count
@@ -120,7 +137,7 @@ def _marks(columns: FoldColumns, program: FoldProgram, keys: Sequence[KeyCodes])
         marks = marks * count + key.codes
     if valid is not None:
         marks = np.where(valid, marks, -1)
-    return marks, starts, size
+    return RowMarks(marks, size, starts=starts, numbers=numbers, windows=windows)
 
 
 def _grouped(marks: Ints, size: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from headrace.base.faults import fault_chosen
 from headrace.bridge.messages import (
-    POOL,
     STREAM_LANE,
     LaneEnd,
     LaneEpoch,
@@ -18,6 +17,7 @@ from headrace.bridge.messages import (
     encode,
 )
 from headrace.bridge.packs import PACK_BYTES, PackEntry, packs
+from headrace.bridge.pools import PoolKey, pool_key
 from headrace.bridge.reports import Failure, TaskReport, TrafficCounts
 from headrace.bridge.spark_rows import RowsForSpark
 from headrace.model.codec import dump
@@ -50,9 +50,9 @@ class Outbox:
         self.given = given
         self.seq = 0
         self.sent: dict[int, SentCounts] = defaultdict(SentCounts)
-        self._events: dict[int, list[PackEntry]] = defaultdict(list)  # of pools, by bucket
-        self._sizes: dict[int, int] = defaultdict(int)
-        self._ends: list[tuple[PooledEnd, int]] = []  # with the number of buckets
+        self._events: dict[PoolKey, list[PackEntry]] = defaultdict(list)
+        self._sizes: dict[PoolKey, int] = defaultdict(int)
+        self._ends: list[tuple[PooledEnd, PipelineDef]] = []
 
     def row(self, instance: int, bucket: int, kind: MessageKind, payload: bytes) -> Row:
         """The next message, to one lane."""
@@ -82,14 +82,15 @@ class Outbox:
         """Partial aggregates for one lane. Those for a pool wait for others of its lanes."""
         if not pipeline.pooled:
             return [self.row(pipeline.lane, bucket, MessageKind.EVENTS, entry.payload)]
-        self._events[bucket].append(entry)
-        self._sizes[bucket] += len(entry.payload)
-        return self._packed(bucket) if self._sizes[bucket] >= PACK_BYTES else []
+        key = pool_key(pipeline.spread, bucket)
+        self._events[key].append(entry)
+        self._sizes[key] += len(entry.payload)
+        return self._packed(key) if self._sizes[key] >= PACK_BYTES else []
 
-    def _packed(self, bucket: int) -> list[Row]:
-        entries = self._events.pop(bucket, [])
-        self._sizes[bucket] = 0
-        return [self.row(POOL, bucket, MessageKind.EVENTS, message) for message in packs(entries)]
+    def _packed(self, key: PoolKey) -> list[Row]:
+        entries = self._events.pop(key, [])
+        self._sizes[key] = 0
+        return [self.row(*key, MessageKind.EVENTS, message) for message in packs(entries)]
 
     def finish(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None, left: bool = False) -> list[Row]:
         """The last messages to the lanes of a pipeline: watermark, barrier, and maybe an end. `left` says that it is
@@ -103,7 +104,7 @@ class Outbox:
             return self._watermarks(pipeline, end, max_time)
         if end is not None and ends:
             program = _text(pipeline, self.given.planned.checkpoint) if left else ""
-            self._ends.append((PooledEnd(pipeline.lane, end, program), count))
+            self._ends.append((PooledEnd(pipeline.lane, end, program), pipeline))
         return []
 
     def pools(self, max_time: int | None) -> list[Row]:
@@ -112,16 +113,19 @@ class Outbox:
         given, planned, rows = self.given, self.given.planned, list[Row]()
         first = given.task == 0
         leaving = (left.pipeline for left in given.leaving)
-        members = [p for p in (*given.plan.pipelines, *leaving) if p.pooled and p.program.ring1 is not None]
-        message = self._epoch(max_time, _pool_text(given.plan) if first and members else "")
+        pooled = [p for p in (*given.plan.pipelines, *leaving) if p.pooled and p.program.ring1 is not None]
         barrier = encode(planned.barrier)
-        for bucket in range(max((p.buckets for p in members), default=0)):
-            rows += self._packed(bucket)
-            rows.append(self.row(POOL, bucket, MessageKind.WATERMARK, message))
-            if not fault_chosen("drop-barrier-row"):
-                rows.append(self.row(POOL, bucket, MessageKind.BARRIER, barrier))
-            ends = (end for end, count in self._ends if bucket < count)
-            rows += [self.row(POOL, bucket, MessageKind.EOF, encode(end)) for end in ends]
+        for spread in (False, True):
+            members = [p for p in pooled if p.spread == spread]
+            message = self._epoch(max_time, _pool_texts(given.plan)[spread] if first and members else "")
+            for bucket in range(max((p.buckets for p in members), default=0)):
+                key = pool_key(spread, bucket)
+                rows += self._packed(key)
+                rows.append(self.row(*key, MessageKind.WATERMARK, message))
+                if not fault_chosen("drop-barrier-row"):
+                    rows.append(self.row(*key, MessageKind.BARRIER, barrier))
+                ends = (end for end, p in self._ends if bucket < p.buckets and p.spread == spread)
+                rows += [self.row(*key, MessageKind.EOF, encode(end)) for end in ends]
         return rows
 
     def _watermarks(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None) -> list[Row]:
@@ -169,15 +173,17 @@ def _text(pipeline: PipelineDef, checkpoint: str) -> str:
     return held[1]
 
 
-_pool_texts: dict[int, tuple[PlanVersion, str]] = {}
+_pooled: dict[int, tuple[PlanVersion, tuple[str, str]]] = {}
 
 
-def _pool_text(plan: PlanVersion) -> str:
-    """The stateful pipelines of a plan that are pooled, as JSON, written once per worker and plan."""
-    held = _pool_texts.get(id(plan))
+def _pool_texts(plan: PlanVersion) -> tuple[str, str]:
+    """The stateful pipelines of a plan that are pooled, as JSON, written once per worker and plan: first those that are
+    not `spread`, then those that are."""
+    held = _pooled.get(id(plan))
     if held is None or held[0] is not plan:
-        while len(_pool_texts) >= 8:
-            del _pool_texts[next(iter(_pool_texts))]
+        while len(_pooled) >= 8:
+            del _pooled[next(iter(_pooled))]
         members = [p for p in plan.pipelines if p.pooled and p.program.ring1 is not None]
-        held = _pool_texts[id(plan)] = (plan, dump(members))
+        old, spread = ([p for p in members if p.spread == wanted] for wanted in (False, True))
+        held = _pooled[id(plan)] = (plan, (dump(old), dump(spread)))
     return held[1]

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from headrace.bridge.merge_form import merge_form
+from headrace.bridge.merging import CannotMerge
 from headrace.bridge.packs import PackEntry
 from headrace.bridge.rows import MAX_PAYLOAD, decode_rows
 from headrace.bridge.spark_rows import RowsForSpark, stage_rows
@@ -29,6 +31,7 @@ from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.program import Ring0Program
 from headrace.ring0.cuts import CutRule, PartialsCut, cutting
+from headrace.ring0.encoded_pieces import BucketEntry, EncodedPieces
 from headrace.ring0.filters import using
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import stage
@@ -39,7 +42,6 @@ STAGE_BYTES = 32 * 1024 * 1024
 # Partial aggregates of several passes are merged when they take this many bytes together.
 MERGE_BYTES = 64 * 1024 * 1024
 _NONE: Mapping[str, str] = {}
-BucketEntry = tuple[int, PackEntry]
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class Runner:
     _bytes: int = 0
     _limit: int = field(default_factory=lambda: MERGE_BYTES)
     _cut: PartialsCut | None = None  # of the only table, if it is known
-    _entries: list[BucketEntry] = field(default_factory=list)  # partials of one batch, in the form that is sent
+    _pieces: EncodedPieces = field(default_factory=EncodedPieces)  # partials in the form that is sent
 
     def feed(self, rows: pa.Table, known: Mapping[str, str] = _NONE) -> None:
         """Run the Ring 0 program on one batch. `known` maps filters to columns of the batch that hold their result."""
@@ -99,21 +101,34 @@ class Runner:
         self._write_late(self._fold(folded), self.pipeline.program.ring0, rows)
 
     def take_encoded(self, entries: list[BucketEntry], late: int, rows: pa.Table) -> None:
-        """As `take`, with partials that are cut and encoded. They stay as they are if the task has no other batch."""
+        """As `take`, with partials that are cut and encoded. They stay so unless DuckDB has to aggregate a batch."""
         self.late += late
-        if entries and not self._tables and not self._entries:
-            self._entries = entries
-        elif entries:
-            self._decode()
+        if entries and (self._tables or (self._pieces and merge_form(self.pipeline.program.ring0) is None)):
             self._keep(self._decoded(entries))
             if self._bytes > self._limit:
                 self._merge()
+        elif entries:
+            self._pieces.add(entries)
+            if self._pieces.bytes > self._limit and self._merge_pieces():
+                self._require_memory(self._pieces.bytes)
         self._write_late(late, self.pipeline.program.ring0, rows)
+
+    def _merge_pieces(self) -> bool:
+        """Merge the encoded partials of several batches. False if only DuckDB can: then they are a table."""
+        form = merge_form(self.pipeline.program.ring0)
+        try:
+            if form is not None:
+                self._pieces.merge(form)
+            return True
+        except CannotMerge:
+            self._decode()
+            self._merge()
+            return False
 
     def _decode(self) -> None:
         """Turn encoded partials into a table, to merge them with others."""
-        if self._entries:
-            entries, self._entries = self._entries, []
+        if self._pieces:
+            entries, self._pieces = self._pieces.entries(), EncodedPieces()
             self._keep(self._decoded(entries))
 
     def _decoded(self, entries: list[BucketEntry]) -> pa.Table:
@@ -150,9 +165,10 @@ class Runner:
             if self.pipeline.program.ring1 is None:
                 self._stage()
                 return []
-            if self._entries:
-                if all(e.rows <= max_rows and len(e.payload) <= MAX_PAYLOAD for _, e in self._entries):
-                    return self._entries
+            if self._pieces and self._merge_pieces():
+                entries = self._pieces.entries()
+                if all(e.rows <= max_rows and len(e.payload) <= MAX_PAYLOAD for _, e in entries):
+                    return entries
                 self._decode()
             if not self._tables:
                 return []
@@ -172,9 +188,13 @@ class Runner:
         program = self.pipeline.program
         self._tables = [merge(program.ring0, program.meaning, self._tables, self.pipeline.max_group_values)]
         self._bytes = self._tables[0].nbytes
-        require_memory("the groups of the pipeline take", self._bytes)
-        # Doubling the limit: each partial is merged once or twice, however many there are.
-        self._limit = max(MERGE_BYTES, 2 * self._bytes)
+        self._require_memory(self._bytes)
+
+    def _require_memory(self, size: int) -> None:
+        """Raise OutOfMemory if merged partial aggregates of `size` bytes are too many. Otherwise double the limit: each
+        partial is merged once or twice, however many there are."""
+        require_memory("the groups of the pipeline take", size)
+        self._limit = max(MERGE_BYTES, 2 * size)
 
     def _keep(self, table: pa.Table) -> None:
         if table.num_rows:

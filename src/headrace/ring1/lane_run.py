@@ -17,7 +17,6 @@ import pyarrow as pa
 from headrace.base.faults import crash_point, crashes_listed
 from headrace.bridge.alignment import align_tasks
 from headrace.bridge.messages import (
-    POOL,
     LaneEnd,
     LaneEpoch,
     MessageKind,
@@ -28,6 +27,7 @@ from headrace.bridge.messages import (
     encode,
 )
 from headrace.bridge.packs import PackEntry, unpack
+from headrace.bridge.pools import POOL
 from headrace.bridge.reports import Failure, LaneReport, PoolReport, TrafficCounts
 from headrace.bridge.rows import decode_rows
 from headrace.bridge.spark_rows import stage_rows

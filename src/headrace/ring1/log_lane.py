@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from headrace.bridge.merge_form import merge_form
 from headrace.bridge.merging import CannotMerge
 from headrace.bridge.rows import decode_counted, encode_rows
 from headrace.errors import InternalError, StateDamaged
@@ -27,7 +28,6 @@ from headrace.ring1.lane_state import (
     outcome,
     require_group_limit,
 )
-from headrace.ring1.merge_program import merge_program
 from headrace.ring1.split import by_window
 
 # A merge takes a DuckDB call (1-2 ms) and reads its segments. With 8, a segment is rewritten log8(epochs) times.
@@ -131,10 +131,10 @@ class Logs:
 
     def _merged(self, bounds: Bounds, segments: list[tuple[int, bytes]]) -> tuple[int, bytes]:
         """One segment of several: the number of rows, and the rows."""
-        program = merge_program(self.program)
-        if program is not None:
+        form = merge_form(self.program)
+        if form is not None:
             try:
-                return program.merge(segments)
+                return form.merge(segments)
             except CannotMerge:
                 pass  # DuckDB merges, and shows what is wrong
         part = merge(self.program, self.meaning, [self._decoded(bounds, segments)], self.max_values)

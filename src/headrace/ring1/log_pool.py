@@ -37,15 +37,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LogStep:
-    """A lane that has appended its rows. `due` are the segments to close: the number of rows, and the rows."""
+    """A lane that has appended its rows. `due` and `alone` are the segments to close: the number of rows, and the rows.
+    Those in `alone` are the only ones of their window and come from one task, which has sent one row per group."""
 
     pipeline: PipelineDef
     store: Store
     header: LaneHeader
     due: list[tuple[int, bytes]]
+    alone: list[tuple[int, bytes]]
     closed: int
     size: int  # bytes that are due
     kept: StateSize
+
+    @property
+    def segments(self) -> list[tuple[int, bytes]]:
+        """All segments to close."""
+        return [*self.due, *self.alone]
 
     @property
     def program(self) -> Ring1Program:
@@ -80,11 +87,14 @@ def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], wat
     logs = Logs(program, pipeline.program.meaning, store=store, header=header, max_values=pipeline.max_group_values)
     over = set() if limit is None else {b for known in (header.logs, windows) for b in known if b[1] <= limit}
     due: list[tuple[int, bytes]] = []
+    alone: list[tuple[int, bytes]] = []
     for bounds, payloads in windows.items():
-        if bounds in over:
-            due += payloads
-        else:
+        if bounds not in over:
             logs.append_encoded(bounds, payloads)
+        elif len(payloads) == 1 and bounds not in header.logs:
+            alone += payloads
+        else:
+            due += payloads
     for bounds in sorted(over & header.logs.keys()) if over else ():
         due += logs.take_encoded(bounds, header.logs.pop(bounds))
     share = -(-pipeline.max_groups // pipeline.buckets)
@@ -94,7 +104,14 @@ def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], wat
         size = header.size
     require_group_limit(size.groups, pipeline.max_groups)
     return LogStep(
-        pipeline, store, header=header, due=due, closed=len(over), size=sum([len(data) for _, data in due]), kept=size
+        pipeline,
+        store,
+        header=header,
+        due=due,
+        alone=alone,
+        closed=len(over),
+        size=sum([len(data) for _, data in (*due, *alone)]),
+        kept=size,
     )
 
 
@@ -104,7 +121,7 @@ def close(steps: Sequence[LogStep]) -> list[pa.Table | Exception | None]:
     shapes: dict[str, list[int]] = defaultdict(list)
     left: list[int] = []
     for i, step in enumerate(steps):
-        if step.due:
+        if step.due or step.alone:
             program = merge_program(step.program)
             (left if program is None else shapes[program.shape]).append(i)
     for numbers in shapes.values():
@@ -124,7 +141,7 @@ def _merged(steps: list[LogStep]) -> list[pa.Table] | None:
     program = merge_program(steps[0].program)
     assert program is not None
     try:
-        outputs = program.close([step.due for step in steps])
+        outputs = program.close([step.due for step in steps], [step.alone for step in steps])
     except CannotMerge:
         return None
     except Exception:  # a defect of ours: DuckDB gives the same rows, only slower
@@ -176,16 +193,16 @@ def _together(steps: list[LogStep]) -> list[pa.Table | Exception | None]:
 
 
 def _stacked(stack: Stack, steps: list[LogStep]) -> list[pa.Table] | None:
-    segments = [segment for step in steps for segment in step.due]
+    segments = [segment for step in steps for segment in step.segments]
     parts = decode_segments("closed windows", segments, stack.partials)
-    rows = [sum(rows for rows, _ in step.due) for step in steps]
+    rows = [sum(rows for rows, _ in step.segments) for step in steps]
     outputs = stack.run(steps[0].meaning, parts, np.repeat(np.arange(len(steps)), rows))
     return None if outputs is None else outputs[: len(steps)]
 
 
 def _alone(step: LogStep) -> pa.Table | Exception:
     try:
-        parts = decode_segments("closed windows", step.due, schema_of(step.program))
+        parts = decode_segments("closed windows", step.segments, schema_of(step.program))
         return merge_and_finish(step.program, step.meaning, [parts], step.pipeline.max_group_values)
     except Exception as problem:  # the pipeline's own failure must not stop the others
         return problem

@@ -18,14 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.base.arrays import Ints
-from headrace.bridge.kernels import merges as k
-from headrace.bridge.merging import CannotMerge, Counted, merge_blobs
-from headrace.bridge.rows import BlobLayout, layout_of, view_rows
-from headrace.exec.aggregates import NEWEST, schema_of
-from headrace.model.program import Partial, Ring1Program
+from headrace.bridge.merge_form import MergeForm, merge_form
+from headrace.bridge.merging import CannotMerge, Counted
+from headrace.bridge.rows import decode_counted, view_rows
+from headrace.errors import InternalError
+from headrace.exec.aggregates import schema_of
+from headrace.model.program import Ring1Program
 from headrace.model.schema import DataType
 
 KEPT = 4096
+# So many rows that need no merging are merged with the others: one call takes less time than two.
+FEW = 4096
 OutputColumn = Any  # a `pa.ChunkedArray`
 OutputMaker = Callable[[pa.Table], OutputColumn]
 _compute: Any = pc  # its types do not know mixed arguments
@@ -43,29 +46,45 @@ _EXACT = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class MergeProgram:
-    """A program for the kernels: the layout of its partials, how many columns name a group, how each other column is
-    merged, and the output columns of merged partials. Programs with equal `shape` can run together."""
+    """A program for the kernels: how its partials are merged, and the output columns of merged partials. Programs with
+    equal `shape` can run together."""
 
-    layout: BlobLayout
-    keys: int
-    kinds: Ints
+    form: MergeForm
     outputs: tuple[OutputMaker, ...]
     schema: pa.Schema
     shape: str
 
-    def merge(self, segments: Sequence[Counted]) -> Counted:
-        """One segment of several. Raises CannotMerge."""
-        blob, sizes = merge_blobs(self.layout, self.keys, self.kinds, [segments])
-        return int(sizes[0]), blob.tobytes()
-
-    def close(self, lanes: Sequence[Sequence[Counted]]) -> list[pa.Table]:
-        """The output of each lane, from its segments, with columns `o0, o1, ...`. Raises CannotMerge if the segments
+    def close(self, lanes: Sequence[Sequence[Counted]], merged: Sequence[Sequence[Counted]] = ()) -> list[pa.Table]:
+        """The output of each lane, from its segments, with columns `o0, o1, ...`. No two rows in the segments `merged`
+        of all lanes are of one group, and none in `lanes` is of a group in `merged`. Raises CannotMerge if the segments
         are damaged, or if the kernels cannot handle a value."""
-        blob, sizes = merge_blobs(self.layout, self.keys, self.kinds, lanes)
-        groups = view_rows(blob, self.layout)
+        if sum([rows for lane in merged for rows, _ in lane]) <= FEW:
+            return self._merged([[*lane, *more] for lane, more in zip(lanes, merged, strict=True)] if merged else lanes)
+        whole = self._output(*self._decoded(merged))
+        if not any(lanes):
+            return whole
+        return [pa.concat_tables(parts) for parts in zip(self._merged(lanes), whole, strict=True)]
+
+    def _merged(self, lanes: Sequence[Sequence[Counted]]) -> list[pa.Table]:
+        blob, sizes = self.form.merge_lanes(lanes)
+        return self._output(view_rows(blob, self.form.layout), sizes)
+
+    def _output(self, groups: pa.Table, sizes: Ints) -> list[pa.Table]:
+        """The output of each lane, of which `sizes` says how many groups it has."""
         output = pa.Table.from_arrays([make(groups) for make in self.outputs], schema=self.schema)
         ends = np.cumsum(sizes).tolist()
         return [output.slice(begin, end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
+
+    def _decoded(self, lanes: Sequence[Sequence[Counted]]) -> tuple[pa.Table, Ints]:
+        """The rows of all lanes, and the number of rows of each."""
+        segments = [segment for lane in lanes for segment in lane]
+        try:
+            groups, counts = decode_counted([data for _, data in segments], self.form.layout.schema)
+        except InternalError as damage:
+            raise CannotMerge("a blob is damaged") from damage
+        if counts.tolist() != [rows for rows, _ in segments]:
+            raise CannotMerge("a blob has another number of rows than it should")
+        return groups, np.array([sum(rows for rows, _ in lane) for lane in lanes], np.int64)
 
 
 _programs: dict[int, tuple[Ring1Program, MergeProgram | None]] = {}
@@ -82,50 +101,20 @@ def merge_program(program: Ring1Program) -> MergeProgram | None:
 
 
 def _recognized(program: Ring1Program) -> MergeProgram | None:
+    form = merge_form(program)
+    if form is None or program.window is None or program.having or program.ranks or program.growth.values:
+        return None
     schema = schema_of(program)
-    layout = layout_of(schema)
-    session = program.window is not None and program.window.kind == "session"
-    if layout is None or session or program.window is None or program.having or program.ranks or program.growth.values:
-        return None
-    if not all(map(_usable_key, [key.type.arrow for key in program.keys])):
-        return None
-    kinds = [_kind(partial) for partial in program.partials]
-    kinds += [k.SUM_INTS] if NEWEST in schema.names else []
     outputs = [_output(o.sql, o.type, schema) for o in program.outputs]
-    known = [kind for kind in kinds if kind is not None]
     found = [output for output in outputs if output is not None]
-    if len(known) < len(kinds) or len(found) < len(outputs):
+    if len(found) < len(outputs):
         return None
     return MergeProgram(
-        layout=layout,
-        keys=2 + len(program.keys),
-        kinds=np.array(known, np.int64),
+        form=form,
         outputs=tuple(found),
         schema=pa.schema([pa.field(f"o{i}", o.type.arrow) for i, o in enumerate(program.outputs)]),
-        shape=repr((layout.digest, known, [(o.sql, str(o.type)) for o in program.outputs])),
+        shape=repr((form.layout.digest, form.kinds.tolist(), [(o.sql, str(o.type)) for o in program.outputs])),
     )
-
-
-def _usable_key(kind: pa.DataType) -> bool:
-    # Equal floating-point numbers need not have the same bytes.
-    return not pa.types.is_floating(kind)
-
-
-def _kind(state: Partial) -> int | None:
-    """How the kernels merge a partial, None if they cannot."""
-    kind, call, name = state.type.arrow, state.merge, state.name
-    whole = pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
-    if call == f"sum({name})":
-        if kind == pa.float64():
-            return k.SUM_DOUBLES
-        if kind == pa.int64():
-            return k.SUM_INTS
-        return k.SUM_LONGS if pa.types.is_decimal128(kind) and kind.precision == 38 else None
-    if kind == pa.float64():
-        return {f"fsum({name})": k.KAHAN, f"min({name})": k.MIN_DOUBLES, f"max({name})": k.MAX_DOUBLES}.get(call)
-    if pa.types.is_boolean(kind):
-        return {f"bool_and({name})": k.MIN_INTS, f"bool_or({name})": k.MAX_INTS}.get(call)
-    return {f"min({name})": k.MIN_INTS, f"max({name})": k.MAX_INTS}.get(call) if whole else None
 
 
 def _output(sql: str, declared: DataType, schema: pa.Schema) -> OutputMaker | None:

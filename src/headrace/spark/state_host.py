@@ -15,7 +15,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from headrace.base.collecting import collection_paused
-from headrace.bridge.messages import POOL, STREAM_LANE, Row, in_order
+from headrace.bridge.messages import STREAM_LANE, Row, in_order
+from headrace.bridge.pools import bucket_of
 from headrace.ring1.lane_run import run_lane, run_pool
 from headrace.ring1.lane_state import BlobKey, Store
 from headrace.ring1.packed import PackedStore
@@ -78,9 +79,10 @@ class LaneProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[SparkRow]:
         messages = in_order(Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in rows)
         lane, bucket = int(key[0]), int(key[1])
-        if lane == POOL:
+        pooled = bucket_of((lane, bucket))
+        if pooled is not None:
             with collection_paused():
-                messages = run_pool(bucket, messages, self.store, OF_SPARK)
+                messages = run_pool(pooled, messages, self.store, OF_SPARK)
         elif lane != STREAM_LANE:
             messages = run_lane(
                 lane=lane, bucket=bucket, messages=messages, store=PackedStore(self.store), raised=OF_SPARK

@@ -22,6 +22,7 @@ COUNT, SUM_INTS, SUM_DOUBLES, KAHAN, MIN_INTS, MAX_INTS, MIN_DOUBLES, MAX_DOUBLE
 WINDOW_START, WINDOW_END, FIXED_KEY, TEXT_KEY, SLOT = range(5)
 PREFIX = 24
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MOST, LEAST = 2**63 - 1, -(2**63)
 
 
 @kernel
@@ -88,55 +89,93 @@ def _less(a: float, b: float) -> bool:
     return a < b or (b != b and a == a)
 
 
+@helper
+def _valued(rows: Any, chosen: Any, count: int, bits: Any, some: Any, theirs: Any, was: Any) -> int:
+    """Those of the `count` rows that have a value, with their groups, into `some` and `theirs`. Marks the groups."""
+    found = 0
+    for j in range(count):
+        i, g = rows[j], chosen[j]
+        some[found] = i
+        theirs[found] = g
+        if bits[i >> 3] >> (i & 7) & 1:
+            was[g] = 1
+            found += 1
+    return found
+
+
+@helper
+def _fold(kind: int, rows: Any, groups: Any, ints: Any, doubles: Any, slots: Any, slot: int) -> None:
+    """Fold the values of `rows` into their groups. Every kind has a loop of its own, because the compiler makes faster
+    code of a loop that does one thing."""
+    numbers = slots.view(np.float64)
+    if kind == COUNT:
+        out = slots[slot]
+        for j in range(len(rows)):
+            out[groups[j]] += 1
+    elif kind == SUM_INTS:
+        lows, highs = slots[slot], slots[slot + 1]
+        for j in range(len(rows)):
+            v, g = ints[rows[j]], groups[j]
+            low = np.uint64(lows[g]) + np.uint64(v)
+            highs[g] += (v >> 63) + np.int64(low < np.uint64(v))
+            lows[g] = np.int64(low)
+    elif kind == SUM_DOUBLES:
+        sums = numbers[slot]
+        for j in range(len(rows)):
+            sums[groups[j]] += doubles[rows[j]]
+    elif kind == KAHAN:
+        sums, errors = numbers[slot], numbers[slot + 1]
+        for j in range(len(rows)):
+            g = groups[j]
+            wanted = doubles[rows[j]] - errors[g]
+            total = sums[g] + wanted
+            errors[g] = (total - sums[g]) - wanted
+            sums[g] = total
+    elif kind == MIN_INTS:
+        out = slots[slot]
+        out[:] = MOST
+        for j in range(len(rows)):
+            out[groups[j]] = min(out[groups[j]], ints[rows[j]])
+    elif kind == MAX_INTS:
+        out = slots[slot]
+        out[:] = LEAST
+        for j in range(len(rows)):
+            out[groups[j]] = max(out[groups[j]], ints[rows[j]])
+    elif kind == MIN_DOUBLES:
+        sums = numbers[slot]
+        sums[:] = np.nan
+        for j in range(len(rows)):
+            v, g = doubles[rows[j]], groups[j]
+            if _less(v, sums[g]):
+                sums[g] = v
+    else:
+        sums = numbers[slot]
+        sums[:] = -np.inf
+        for j in range(len(rows)):
+            v, g = doubles[rows[j]], groups[j]
+            if _less(sums[g], v):
+                sums[g] = v
+
+
 @kernel
 def accumulate(
     groups: Any, flags: Any, ints: Any, doubles: Any, masks: Any, members: Any, ops: Any, slots: Any, seen: Any
 ) -> None:
     """Fold the rows of each member. `members` has the flag, the first operation and the end of the operations of each.
     `flags` and `masks` have a bit per row. `slots` begin with zeros. `seen` has a byte per operation and group: whether
-    there was a value."""
+    there was a value, if the operation has a mask."""
     rows, chosen = np.empty(len(groups) + 1, np.int32), np.empty(len(groups) + 1, np.int32)
-    numbers = slots.view(np.float64)
+    some, theirs = np.empty(len(groups) + 1, np.int32), np.empty(len(groups) + 1, np.int32)
     for m in range(len(members)):
         count = _select(groups, flags, members[m, 0], rows, chosen)
         for o in range(members[m, 1], members[m, 2]):
             kind, value, mask, slot = ops[o, 0], ops[o, 1], ops[o, 2], ops[o, 3]
-            if kind == COUNT and mask < 0:
-                out = slots[slot]
-                for j in range(count):
-                    out[chosen[j]] += 1
-                continue
-            was = seen[o]
-            for j in range(count):
-                i, g = rows[j], chosen[j]
-                if mask >= 0 and masks[mask, i >> 3] >> (i & 7) & 1 == 0:
-                    continue
-                if kind == COUNT:
-                    slots[slot, g] += 1
-                elif kind == SUM_INTS:
-                    v = ints[value, i]
-                    low = np.uint64(slots[slot, g]) + np.uint64(v)
-                    slots[slot + 1, g] += (v >> 63) + np.int64(low < np.uint64(v))
-                    slots[slot, g] = np.int64(low)
-                elif kind == SUM_DOUBLES:
-                    numbers[slot, g] += doubles[value, i]
-                elif kind == KAHAN:
-                    wanted = doubles[value, i] - numbers[slot + 1, g]
-                    total = numbers[slot, g] + wanted
-                    numbers[slot + 1, g] = (total - numbers[slot, g]) - wanted
-                    numbers[slot, g] = total
-                elif kind == MIN_INTS:
-                    if was[g] == 0 or ints[value, i] < slots[slot, g]:
-                        slots[slot, g] = ints[value, i]
-                elif kind == MAX_INTS:
-                    if was[g] == 0 or ints[value, i] > slots[slot, g]:
-                        slots[slot, g] = ints[value, i]
-                elif kind == MIN_DOUBLES:
-                    if was[g] == 0 or _less(doubles[value, i], numbers[slot, g]):
-                        numbers[slot, g] = doubles[value, i]
-                elif was[g] == 0 or _less(numbers[slot, g], doubles[value, i]):
-                    numbers[slot, g] = doubles[value, i]
-                was[g] = 1
+            whole, real = min(value, len(ints) - 1), min(value, len(doubles) - 1)  # the value is in one of both
+            if mask < 0:
+                _fold(kind, rows[:count], chosen[:count], ints[whole], doubles[real], slots, slot)
+            else:
+                found = _valued(rows, chosen, count, masks[mask], some, theirs, seen[o])
+                _fold(kind, some[:found], theirs[:found], ints[whole], doubles[real], slots, slot)
 
 
 @inlined
