@@ -46,7 +46,8 @@ from headrace.state.progress import Debt, PipelineProgress, Progress, ProgressVi
 from headrace.state.spark_log import feed_positions, newest_commit, sync_commit, sync_epoch, sync_state
 
 SETTLE_SECONDS = 1.0
-ROOM_SECONDS = 0.1  # between two looks at feeds that are full, or at streams that read a backlog
+ROOM_SECONDS = 0.1  # between two looks at feeds that are full
+BACKLOG_SECONDS = 0.25  # between two looks at streams that read a backlog
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class DedicatedCommitter:
         while self._share.early and query.gives_way():
             if not query.current():
                 raise StreamFailed("the query was stopped while its streams read a backlog")
-            time.sleep(ROOM_SECONDS)
+            time.sleep(BACKLOG_SECONDS)
 
     def commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, query: RunningBatch) -> None:
         """Run a batch and commit it."""
