@@ -299,6 +299,16 @@ def test_what_no_host_runs_is_refused_with_a_code(hub: Hub, query: str) -> None:
     assert caught.value.span is not None
 
 
+def test_a_refusal_has_the_reason_that_holds_in_every_output_mode(hub: Hub) -> None:
+    """Not that append mode does not fit, if update mode does not help."""
+    query = "SELECT kind, count(DISTINCT id) AS n FROM events GROUP BY kind"
+    with pytest.raises(HeadraceError) as caught:
+        hub.check(f"CREATE PIPELINE refused INTO m WITH (host = 'dedicated') AS {query}")
+    assert caught.value.code == "UNSUPPORTED_STATEFUL"
+    assert "distinct" in caught.value.message.lower()
+    assert not caught.value.params["condition"].startswith("STREAMING_OUTPUT_MODE")
+
+
 def test_explain_names_the_host_the_reason_and_the_filters_of_each_stream(hub: Hub) -> None:
     (answer,) = hub.sql(f"EXPLAIN JSON {QUERIES['inner_filtered'].sql}")
     plan = json.loads(answer.text)

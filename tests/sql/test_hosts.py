@@ -88,7 +88,7 @@ def test_the_shared_host_runs_what_it_can() -> None:
 
 def test_a_join_runs_on_the_epoch_host_with_the_columns_and_conditions_that_spark_asks_for() -> None:
     planned = plan(JOIN, Checker(conditions=("(e.id > 3)", "(soundex_of(e.k) = 'x')")))
-    assert planned.choice.host == "epoch" and planned.choice.expression == "JOIN"
+    assert planned.choice.host == "epoch" and planned.choice.expression == "JOIN dim"
     program = planned.program
     assert program.view == View.some((0, 3)) and program.output == OUTPUT
     assert program.spark is not None and program.spark.staged.names == ("id", "k")

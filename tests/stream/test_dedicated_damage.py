@@ -24,6 +24,7 @@ class Host:
     def __init__(self) -> None:
         self.launched: list[DedicatedRequest] = []
         self.failures: list[str] = []
+        self.backlog = False
 
     def launch_dedicated(self, request: DedicatedRequest) -> Any:
         self.launched.append(request)
@@ -31,6 +32,9 @@ class Host:
 
     def dedicated_failed(self, pipeline: object, failure: str, detached: dict[str, str]) -> None:
         self.failures.append(failure)
+
+    def reads_backlog(self, pipeline: object) -> bool:
+        return self.backlog
 
     def reveal(self, secret: str) -> str:
         return secret

@@ -44,6 +44,9 @@ class Query:
     def current(self) -> bool:
         return not self.stopped
 
+    def gives_way(self) -> bool:
+        return False
+
     def late(self) -> int:
         return 0
 

@@ -141,6 +141,16 @@ class Reconciler:
         lost = {pipeline.run: detached} if detached else {}
         self.report(StreamFailures(pipeline.program.stream, failed, lost))
 
+    def reads_backlog(self, pipeline: PipelineDef) -> bool:
+        """True if a stream of the pipeline reads a backlog, and not only for queries on the dedicated host."""
+        for name in pipeline.streams:
+            runtime = self._runtimes.known(name)
+            if runtime is not None and runtime.reads_backlog:
+                others = (r for r in self.catalog.of_stream(name) if r.desired == "running")
+                if any(r.definition.program.dedicated is None for r in others):
+                    return True
+        return False
+
     def dedicated_sink(self, pipeline: PipelineDef, name: str) -> DriverSink | None:
         """A sink of a pipeline on the dedicated host; None for other pipelines."""
         found = self.dedicated.get(pipeline)

@@ -14,15 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.exec import duck
-from headrace.exec.prepared import VARIABLE
 from headrace.exec.sizing import fits
-from headrace.model.program import Meaning, Ring0Program
-from headrace.ring0.fold_program import is_column
+from headrace.model.program import Meaning
+from headrace.ring0.copying import copied, copied_schema
 from headrace.ring0.runner import Runner
 
 # DuckDB's WHERE evaluates a condition only on rows that the one before has kept, which pays in a large batch.
 MOST_ROWS = 16 * 1024
-KEPT = 4096
 
 
 def run_projected(
@@ -38,7 +36,7 @@ def run_projected(
     for instance in instances:
         runner = runners[instance]
         program = runner.pipeline.program
-        schema = _copied(program.ring0, given) if program.ring1 is None else None
+        schema = copied_schema(program.ring0, given) if program.ring1 is None else None
         if schema is not None and fits(program.ring0.growth, rows):
             alike[program.meaning].append((runner, schema))
     done: dict[int, Exception | None] = {}
@@ -71,7 +69,7 @@ def _run(
         ring0, problem = runner.pipeline.program.ring0, None
         mask = None if ring0.filter is None else masks[ring0.filter]
         if mask is None or any(chunk.true_count for chunk in mask.chunks):
-            whole = pa.Table.from_arrays([rows.column(output.sql) for output in ring0.outputs], schema=schema)
+            whole = copied(ring0, rows, schema)
             try:
                 runner.take_projected(whole if mask is None else whole.filter(mask))
             except Exception as failure:  # its sink failed, which must not stop the others
@@ -79,27 +77,3 @@ def _run(
         runner.seconds += spent + time.perf_counter() - began
         done[runner.pipeline.instance] = problem
     return done
-
-
-_schemas: dict[int, tuple[Ring0Program, pa.Schema, pa.Schema | None]] = {}
-
-
-def _copied(ring0: Ring0Program, rows: pa.Schema) -> pa.Schema | None:
-    """The output schema of a stateless program that copies columns of `rows` as they are; None for any other."""
-    held = _schemas.get(id(ring0))
-    if held is None or held[0] is not ring0 or held[1] != rows:
-        while len(_schemas) >= KEPT:
-            del _schemas[next(iter(_schemas))]
-        held = _schemas[id(ring0)] = (ring0, rows, _output_schema(ring0, rows))
-    return held[2]
-
-
-def _output_schema(ring0: Ring0Program, rows: pa.Schema) -> pa.Schema | None:
-    # A variable is replaced by its value when a statement is planned, so the common statement could not be kept.
-    if ring0.generators or ring0.growth.in_filter or VARIABLE in (ring0.filter or ""):
-        return None
-    for output in ring0.outputs:
-        copied = is_column(output.sql) and output.sql in rows.names and rows.field(output.sql).type == output.type.arrow
-        if not copied or pa.types.is_nested(output.type.arrow):
-            return None
-    return pa.schema([pa.field(o.name, o.type.arrow) for o in ring0.outputs])

@@ -23,13 +23,13 @@ from headrace.exec.aggregates import (
     aggregate_rows,
     late_rows,
     merge,
-    project_rows,
     schema_of,
 )
 from headrace.exec.generate import made_rows, over_made_rows
 from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.program import Ring0Program
+from headrace.ring0.copying import project
 from headrace.ring0.cuts import CutRule, PartialsCut, cutting
 from headrace.ring0.encoded_pieces import BucketEntry, EncodedPieces
 from headrace.ring0.filters import using
@@ -83,7 +83,7 @@ class Runner:
         program, late = self.pipeline.program, 0
         for piece in in_pieces(ring0.growth, program.meaning, "rows", rows):
             if program.ring1 is None:
-                self.take_projected(project_rows(ring0.outputs, ring0.filter, program.meaning, piece))
+                self.take_projected(project(ring0, program.meaning, piece))
             else:
                 late += self._fold(aggregate_rows(ring0, program.meaning, piece, self.watermark))
         return late

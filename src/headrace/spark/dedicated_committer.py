@@ -8,7 +8,8 @@ it once. The epoch is the number of the batch, counted over all turns of the ins
 If streams are made of the output, every batch says how far their event time has come, with rows or without. That is the
 watermark that Spark computes for the output of the query, but never more than the streams below have reached: at the
 end of a finite source Spark's watermark is at the end of time, and more input may come. A batch first waits until the
-feeds of these streams have room, so its own feeds fill, and then the streams below pause.
+feeds of these streams have room, so its own feeds fill, and then the streams below pause. It also waits while its
+streams read a backlog for other pipelines (`headrace.bridge.read_share`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pyspark.sql import DataFrame
 
 from headrace.base.durable import state_errors
 from headrace.base.faults import fault_point
+from headrace.bridge.read_share import ReadShare
 from headrace.errors import HeadraceError, SinkFailed, StreamFailed, kind_of
 from headrace.model.definitions import FEED, PipelineDef
 from headrace.model.stored import damaged, stored
@@ -45,6 +47,7 @@ from headrace.state.spark_log import feed_positions, newest_commit, sync_commit,
 
 SETTLE_SECONDS = 1.0
 ROOM_SECONDS = 0.1  # between two looks at feeds that are full
+BACKLOG_SECONDS = 0.25  # between two looks at streams that read a backlog
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,10 @@ class RunningBatch(Protocol):
         """False once the query was stopped: then nothing is stored."""
         ...
 
+    def gives_way(self) -> bool:
+        """True while its streams read a backlog for other pipelines, and its own rows can wait."""
+        ...
+
     def late(self) -> int:
         """How many rows of the batch were dropped as late. Known when its rows are read."""
         ...
@@ -104,12 +111,21 @@ class DedicatedCommitter:
         # Sinks stage rows in the same place in every turn.
         self.sinks = DriverSinks(checkpoint, directory.parent, reveal, feeds=stream_directory_of(directory))
         self._busy = threading.Lock()
+        self._share = ReadShare(time.monotonic)
         self._released = -1
 
     @property
     def progress(self) -> Progress:
         """The pipeline after its newest committed batch: `epoch` is the batch."""
         return self._progress.read()
+
+    def give_way(self, query: RunningBatch) -> None:
+        """Leave the task slots to other pipelines for a while, if they need them. Call it before `commit`. Raises
+        StreamFailed if the query is stopped meanwhile."""
+        while self._share.early and query.gives_way():
+            if not query.current():
+                raise StreamFailed("the query was stopped while its streams read a backlog")
+            time.sleep(BACKLOG_SECONDS)
 
     def commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, query: RunningBatch) -> None:
         """Run a batch and commit it."""
@@ -151,8 +167,9 @@ class DedicatedCommitter:
             after = self._after(before, batch, key.epoch, pipeline=pipeline, delivered=delivered, late=query.late())
             self._progress.write(after)
         fault_point("after-dedicated-progress")
-        spent = (time.perf_counter() - began) * 1000
-        self._done(BatchSummary(batch, delivered.rows or 0, spent, delivered.detached))
+        spent = time.perf_counter() - began
+        self._share.ran(spent)
+        self._done(BatchSummary(batch, delivered.rows or 0, spent * 1000, delivered.detached))
 
     def _deliver(
         self,

@@ -48,6 +48,10 @@ class TendedPipeline(Protocol):
         """Called at intervals while the query runs."""
         ...
 
+    def gives_way(self) -> bool:
+        """True while its streams read a backlog for other pipelines, and its own rows can wait."""
+        ...
+
 
 class DedicatedSparkQuery:
     """Create it once, and a new one after `stop`. `ended` is called in a thread of its own when the query ends, with
@@ -108,6 +112,7 @@ class DedicatedSparkQuery:
     def _commit(self, rows: DataFrame, batch: int) -> None:
         """Spark calls it for every batch, in its streaming thread."""
         try:
+            self._committer.give_way(self)
             pipeline = self._runtime.pipeline
             with contextlib.suppress(Exception):  # only a name: whatever is wrong fails the commit itself
                 described = f"headrace pipeline {pipeline.name}, batch {batch}"
@@ -126,6 +131,10 @@ class DedicatedSparkQuery:
     def current(self) -> bool:
         """False once the query was stopped."""
         return not self._over
+
+    def gives_way(self) -> bool:
+        """True while its streams read a backlog for other pipelines, and its own rows can wait."""
+        return self._runtime.gives_way()
 
     def late(self) -> int:
         """How many rows of the newest batch Spark dropped as late. Its operators may see fewer rows than the stream

@@ -48,6 +48,7 @@ _CONTENT_RULES = ",".join(
     f"org.apache.spark.sql.catalyst.optimizer.{rule}"
     for rule in ("PropagateEmptyRelation", "ConvertToLocalRelation", "InferFiltersFromConstraints")
 )
+_WRONG_MODE = "STREAMING_OUTPUT_MODE"  # the conditions of queries that another output mode may allow
 _STREAMING_ADVICE = (
     "Joins of streams need a watermark on both sides and a condition on event time for outer rows; windows need the "
     "event time; groups without a window need EMIT CHANGES."
@@ -243,14 +244,15 @@ class _StreamingCheck(_Check):
             raise self._refused(problem) from None
 
     def _mode(self, frame: DataFrame, modes: Sequence[OutputMode]) -> OutputMode:
-        first: Exception | None = None
+        problems: list[AnalysisException] = []
         for mode in modes:
             try:
                 refuse_streaming(frame, mode)
                 return mode
             except AnalysisException as problem:
-                first = first or problem
-        assert first is not None, "there is at least one output mode"
+                problems.append(problem)
+        # What Spark refuses in any mode says more than that a mode does not fit.
+        first = next((p for p in problems if not condition_of(p).startswith(_WRONG_MODE)), problems[0])
         raise UnsupportedStateful(
             f"Spark's streaming refuses the query: {spark_says(first)}",
             advice=_STREAMING_ADVICE,

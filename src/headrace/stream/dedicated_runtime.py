@@ -18,7 +18,8 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -29,6 +30,7 @@ from headrace.model.definitions import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.sinks.feed_retention import remove_feed
+from headrace.sinks.feed_sink import FEED
 from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkpoint
 from headrace.state.dedicated_state import (
     BEGIN,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from headrace.spark.dedicated_run import TendedPipeline
 
 
+SPILL = "spill"  # the strategy whose rows may wait; 'pause' would hold up the streams, 'drop' would lose rows
 SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
 LAST_SECONDS = 10.0  # for the last attempt, when the pipeline is dropped
 _log = logging.getLogger(__name__)
@@ -91,6 +94,10 @@ class DedicatedHost(Protocol):
         """The pipeline failed, or lost sinks. Returns at once."""
         ...
 
+    def reads_backlog(self, pipeline: PipelineDef) -> bool:
+        """True if a stream of the pipeline reads a backlog, and not only for queries on the dedicated host."""
+        ...
+
     def reveal(self, secret: str) -> str:
         """The value of a secret in a sink's options."""
         ...
@@ -109,6 +116,8 @@ class DedicatedRuntime:
         self._committer: DedicatedCommitter | None = None
         self._lock = threading.RLock()
         self._run: DedicatedRun | None = None
+        self._draining = 0  # threads that wait until the feeds are read
+        self._logs: dict[str, FeedLog] = {}  # for `gives_way`; each remembers the manifests that it has parsed
         self.batch_ms: float | None = None
 
     # --- the directory and the feeds --------------------------------------------------------------
@@ -287,14 +296,36 @@ class DedicatedRuntime:
         dead or stopped, so that there is nothing to wait for."""
         deadline = time.monotonic() + timeout
         ends = {stream: log.end() for stream, log in self.feeds().items()}
-        while (left := deadline - time.monotonic()) > 0:
-            if self.supervisor.problem is not None or not self.supervisor.started:
-                return True
-            run = self._run
-            if run is not None and run.drain(left) and self._reached(ends):
-                return True
-            time.sleep(min(0.1, left))
+        with self._at_full_speed():
+            while (left := deadline - time.monotonic()) > 0:
+                if self.supervisor.problem is not None or not self.supervisor.started:
+                    return True
+                run = self._run
+                if run is not None and run.drain(left) and self._reached(ends):
+                    return True
+                time.sleep(min(0.1, left))
         return False
+
+    @contextmanager
+    def _at_full_speed(self) -> Iterator[None]:
+        """The query gives way to nobody meanwhile."""
+        with self._lock:
+            self._draining += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._draining -= 1
+
+    def gives_way(self) -> bool:
+        """True while its streams read a backlog for other pipelines, and its own rows can wait: they may spill, there
+        is room for as many again, and nobody waits for them. Called by the thread that commits its batches."""
+        query = self.pipeline.program.dedicated
+        if query is None or query.strategy != SPILL or self._draining or not self._host.reads_backlog(self.pipeline):
+            return False
+        most = FEED.settings_of(self.pipeline.on_stream(query.inputs[0].stream).sinks[0].options).most
+        self._logs = self._logs or self.feeds()
+        return all(2 * log.backlog().bytes < most for log in self._logs.values())
 
     def settle(self, timeout: float) -> bool:
         """Wait until no sink owes an epoch. True if that happened in time."""

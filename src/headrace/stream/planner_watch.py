@@ -11,6 +11,9 @@ from headrace.stream.inflight import SILENCE_SECONDS, InFlight
 
 # How often a waiting thread checks its condition without being woken: a notice can be lost.
 POLL_SECONDS = 0.5
+# Less input than this is read in milliseconds. A live source nearly always has some.
+BACKLOG_BYTES = 1 << 20
+QUIET_SECONDS = 2.0  # a stream that has planned no epoch for so long is paused
 
 
 class PlannerWatch:
@@ -101,6 +104,13 @@ class PlannerWatch:
                 case PlanningHeld():
                     self.held = True
             self.changed.notify_all()
+
+    def reads_backlog(self, newest: int) -> bool:
+        """True if at least as many bytes wait as the newest epoch has read, so that the next one begins at once. A
+        stream that is paused reads nothing."""
+        now = self._clock()
+        busy = self._flying is not None or now - self._last_sign < QUIET_SECONDS
+        return busy and self.backlog >= max(BACKLOG_BYTES, newest)
 
     def in_flight(self, doing: str, patience: float) -> InFlight | None:
         """The epoch in flight, if there is one. `doing` is what the committer is doing. A planner that stays silent for

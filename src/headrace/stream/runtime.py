@@ -313,6 +313,12 @@ class StreamRuntime:
         return self._query.watch.planned
 
     @property
+    def reads_backlog(self) -> bool:
+        """True while the query reads input that was there before it could."""
+        recent = self.recent
+        return self.running and bool(recent) and self._query.watch.reads_backlog(recent[-1].bytes)
+
+    @property
     def planner_pid(self) -> int | None:
         """The planning process; None until it has sent a notice."""
         return self._query.watch.planner

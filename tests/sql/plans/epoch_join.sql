@@ -7,7 +7,7 @@ reads: stream s (generator, json), 2 of its 14 columns: id, k
 keeps: no state: every row is handled by itself
 guarantees: sink out: exactly once while the process lives; kept in memory only
 host: epoch (a join needs Spark)
-decided by: LEFT
+decided by: LEFT JOIN dim
 
 logical plan
   Project id, k

@@ -100,6 +100,19 @@ def _query(cursor: Cursor) -> ParsedQuery:
     return inputs[0] if len(inputs) == 1 else UnionQuery((start, cursor.previous_end), tuple(inputs))
 
 
+def _join(cursor: Cursor) -> TextRange:
+    """The words of a join, and the name of the table after them."""
+    start = cursor.token.start
+    while cursor.token.upper in (*_JOINS, "OUTER"):
+        cursor.advance()
+    if cursor.token.kind in ("word", "quoted"):
+        cursor.advance()
+        while cursor.at(".") and cursor.peek().kind in ("word", "quoted"):
+            cursor.advance()
+            cursor.advance()
+    return start, cursor.previous_end
+
+
 def _operand(cursor: Cursor) -> ParsedQuery:
     if cursor.accept("("):
         inner = _query(cursor)
@@ -127,8 +140,7 @@ def _select(cursor: Cursor) -> SelectQuery:
     cursor.advance()
     relation = _relation(cursor)
     if cursor.token.upper in _JOINS:
-        here = (cursor.token.start, cursor.token.end)
-        cursor.refuse("a join", "A pipeline on the shared host reads one stream.", here)
+        cursor.refuse("a join", "A pipeline on the shared host reads one stream.", _join(cursor))
     laterals: list[LateralView] = []
     while cursor.at("LATERAL"):
         laterals.append(_lateral_view(cursor))
