@@ -19,6 +19,7 @@ import os
 import random
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,7 @@ class Disk:
         self._real_fstat, self._root = os.fstat, os.stat(root).st_ino
         self._known, self._synced = Tree(), Tree()
         self._recording = False
+        self._read: dict[tuple[int, int, int], bytes] = {}
         self._look()
         self._synced = self._copy(self._known)  # what is there before is certain
 
@@ -124,9 +126,21 @@ class Disk:
                     names[entry.name] = entry.inode()
                     self._walk(Path(entry.path), entry.inode(), found)
                 elif entry.is_file(follow_symlinks=False):
-                    with open(entry.path, "rb") as file:
-                        names[entry.name] = inode_of = self._real_fstat(file.fileno()).st_ino
-                        found.content[inode_of] = file.read()
+                    seen = entry.stat(follow_symlinks=False)
+                    names[entry.name] = seen.st_ino
+                    found.content[seen.st_ino] = self._content(entry.path, seen)
+
+    def _content(self, path: str, seen: os.stat_result) -> bytes:
+        """The bytes of a file. One that was not changed for a while is not read again: clocks of file systems tick
+        some milliseconds apart."""
+        version = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+        if version not in self._read:
+            with open(path, "rb") as file:
+                data = file.read()
+            if time.time_ns() - seen.st_mtime_ns < 50_000_000:
+                return data
+            self._read[version] = data
+        return self._read[version]
 
     @staticmethod
     def _copy(tree: Tree) -> Tree:
