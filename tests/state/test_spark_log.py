@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import EpochMismatch, StateDamaged
-from headrace.state import spark_log
-from headrace.state.spark_log import mend_logs, sync_commit, sync_epoch
+from headrace.state import checkpoint_sync, spark_log
+from headrace.state.checkpoint_sync import CheckpointSync
+from headrace.state.spark_log import mend_logs, sync_epoch
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"epoch":%d}'
 COMMITS = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -34,18 +36,37 @@ def entries(root: Path) -> tuple[list[int], list[int]]:
 
 def test_all_that_a_rerun_needs_is_synced_with_its_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(spark_log, "fsync", lambda path: synced.append(str(path.relative_to(tmp_path))))
-    make(tmp_path, 2, 1)
-    sync_epoch(tmp_path, 2)
-    state = {"state/0/0/2.changelog", "state/0/1/2.changelog", "state/0/0", "state/0/1"}
-    assert set(synced) == {"offsets/2", "offsets", "commits/1", "commits"} | state
-    assert synced.index("offsets/2") < synced.index("offsets")  # the file, then its name
+
+    def fsync(path: Path) -> None:
+        synced.append(str(path.relative_to(tmp_path)))
+
+    monkeypatch.setattr(spark_log, "fsync", fsync)
+    monkeypatch.setattr(checkpoint_sync, "fsync", fsync)
+    root = make(tmp_path / "c", 2, 1)
+    others = ["metadata", "state/0/_metadata/v2/0", "state/0/0/SSTs/000008.sst", "state/0/0/.2.changelog.crc"]
+    for name in [*others, "state/0/0/.3.changelog.tmp"]:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("x")
+    sync_epoch(root, 2)
+    assert set(synced) == {"c/offsets/2", "c/offsets", "c/commits/1", "c/commits"}
+    assert synced.index("c/offsets/2") < synced.index("c/offsets")  # the file, then its name
     synced.clear()
-    sync_commit(tmp_path, 1)
-    sync_commit(tmp_path, 7)
-    assert synced == ["commits/1", "commits"]
+    sync = CheckpointSync(root)
+    sync.sync()
+    state = {"state/0/0/2.changelog", "state/0/1/2.changelog", *others}
+    logged = {f"{name}/{n}" for name, n in product(("offsets", "commits"), ("0", "1", ".0.crc", ".1.crc"))}
+    files = {f"c/{name}" for name in {"offsets/2", "offsets/.2.crc", *logged, *state}}
+    assert set(synced) == files | {str(Path(file).parents[i]) for file in files for i in range(file.count("/"))} | {"."}
+    done = min(synced.index(file) for file in files if "commits" in file)
+    assert done > max(synced.index(file) for file in files if "commits" not in file)  # and all of its state is there
+    synced.clear()
+    sync.sync()
+    assert synced == []
+    (root / "commits" / "2").write_text(COMMITS)
+    sync.sync()
+    assert synced == ["c/commits/2", ".", "c", "c/commits"]
     with pytest.raises(StateDamaged):
-        sync_epoch(tmp_path, 3)
+        sync_epoch(root, 3)
 
 
 @pytest.mark.parametrize("torn", ["", "v", "v1\n", 'v1\n{"batchWat', OFFSETS % 2 + "x", "\0\0\0"])

@@ -21,7 +21,7 @@ from headrace.sinks.delivery import stage
 from headrace.sinks.file_sink import FileSink
 from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.spark import dedicated_committer
-from headrace.state import spark_log
+from headrace.state import checkpoint_sync
 from headrace.state.dedicated_state import BEGIN, Begin, newest_turn, sink_epochs
 from headrace.stream import dedicated_runtime
 from headrace.stream.dedicated_runtime import DedicatedRuntime
@@ -338,7 +338,7 @@ def test_a_disk_that_fails_for_a_moment_does_not_end_the_care_for_feeds(
             raise OSError(errno.EIO, "Input/output error", str(path))
         fsync(path)
 
-    monkeypatch.setattr(spark_log, "fsync", failing)
+    monkeypatch.setattr(checkpoint_sync, "fsync", failing)
     with pytest.raises(StateUnavailable):
         rig.runtime.committer.release()
     fails = False

@@ -80,10 +80,17 @@ def state_errors(path: Path) -> Iterator[None]:
 
 
 def private_directory(path: Path) -> None:
-    """Create a directory and its missing parents, readable by the owner only."""
+    """Create a directory and its missing parents, readable by the owner only. Their names are on disk when this
+    returns: otherwise a power loss could remove a directory with all synced files in it."""
+    durable_directory(path, 0o700)
+
+
+def durable_directory(path: Path, mode: int = 0o777) -> None:
+    """Create a directory and its missing parents, and make their names durable."""
     if not path.is_dir():
-        private_directory(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
+        durable_directory(path.parent, mode)
+        path.mkdir(mode=mode, exist_ok=True)
+        fsync(path.parent)
 
 
 def private_opener(path: str, flags: int) -> int:

@@ -376,8 +376,9 @@ class Journal:
 
 def _cut(directory: Path, lost: int) -> JournalCut:
     return JournalCut(
-        f"the newest file of the journal {directory} has lost {lost} synced bytes",
-        advice="The disk lost data that it had confirmed. Send the data again.",
+        f"the journal {directory} has lost its newest {lost} bytes",
+        advice="A power loss may remove what was not synced yet (option fsync). If it was synced, the disk is at fault. "
+        "Send the data again.",
         path=str(directory),
         bytes=lost,
     )

@@ -78,8 +78,7 @@ def recover(directory: Path, consumed: JournalPosition, mark: Mark | None) -> Re
     """Find the intact records, and truncate the newest file after them. Idempotent. Raises JournalDamaged for any other
     damage, before it changes a file."""
     known = mark or Mark()
-    if known.consumed.address > consumed.address:
-        consumed = known.consumed
+    consumed = max(consumed, known.consumed, key=lambda place: (place.address, place.file, place.pos))
     numbers = [n for n in disk.numbers(directory) if n >= consumed.file]
     found = Recovered(newest=max([*numbers, consumed.file, known.synced.file]))
     _refuse_older(directory, numbers, consumed)
@@ -150,6 +149,8 @@ def _refuse_older(directory: Path, numbers: list[int], consumed: JournalPosition
 def lacks_newest(numbers: list[int], consumed: JournalPosition, mark: Mark) -> bool:
     """True if the log that the mark names is missing, and may have had records that no consumer has read. Unless the
     writer ended cleanly, it may have had more than was synced."""
+    if mark.synced.file < consumed.file:
+        return False
     unread = mark.synced.address > consumed.address or (mark.synced.pos > 0 and not mark.closed)
     return unread and mark.synced.file > (numbers[-1] if numbers else 0)
 

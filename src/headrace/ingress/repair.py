@@ -50,7 +50,8 @@ def repair(directory: Path, read_to: JournalPosition = JournalPosition(), consum
         gone = is_gone(directory, read_to)
         mark = _mark(directory)
         known = read_consumer(consumer_path(directory, consumer))
-        consumed = max((known[0] if known else JournalPosition(), mark.consumed), key=lambda place: place.address)
+        read = known[0] if known else JournalPosition()
+        consumed = max(read, mark.consumed, key=lambda place: (place.address, place.file, place.pos))
         losses: list[Loss] = []
         before = disk.LogHead(address_end=consumed.address)
         numbers = _wanted(directory, consumed, mark)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from headrace.base.durable import fsync
 from headrace.ingress import entries as disk
 from headrace.ingress.journal_sync import FileSyncs
 from headrace.ingress.mark import JournalPosition, MarkFile, read_consumer
@@ -68,11 +69,16 @@ class Retention:
         if not gone and not segments:
             return
         self._syncs.require_none_failed()  # otherwise they are being copied
-        if self._mark.value.consumed != self.consumed:
-            self._mark.write(consumed=self.consumed)  # first: otherwise recovery would report the files as missing
+        # No unit is between the consumers and the first log that is kept. The mark names that log, because otherwise
+        # recovery would report the deleted files as missing.
+        past = self.consumed if self.consumed.file >= at else JournalPosition(at, 0, self.consumed.address)
+        if self._mark.value.consumed != past:
+            self._mark.write(consumed=past)
         for number in gone:
             disk.ready_path(self._directory, number).unlink(missing_ok=True)
             self.finished.pop(number, None)
+        if gone and segments:
+            fsync(self._directory)  # after a power loss no log may be without its segment
         for path in segments:
             path.unlink(missing_ok=True)
 

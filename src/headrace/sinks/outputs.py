@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from headrace.base.durable import fsync, private_directory, write_atomic
+from headrace.base.durable import durable_directory, fsync, write_atomic
 from headrace.stores.object_store import ObjectStore
 from headrace.stores.store_options import StoreAccess, StoreSettings, is_remote
 
@@ -118,12 +118,12 @@ class LocalOutput:
 
     def write(self, name: str, data: bytes, private: bool = False) -> None:
         path = self.root / name
-        private_directory(path.parent) if private else path.parent.mkdir(parents=True, exist_ok=True)
+        durable_directory(path.parent, 0o700 if private else 0o777)
         write_atomic(path, data)
 
     def stage(self, name: str, write: Callable[[Path], None], private: bool = False) -> None:
         path = self.root / name
-        private_directory(path.parent) if private else path.parent.mkdir(parents=True, exist_ok=True)
+        durable_directory(path.parent, 0o700 if private else 0o777)
         try:
             write(path)
             if private:
@@ -135,7 +135,7 @@ class LocalOutput:
             raise
 
     def move(self, name: str, to: str) -> None:
-        (self.root / to).parent.mkdir(parents=True, exist_ok=True)
+        durable_directory((self.root / to).parent)
         os.rename(self.root / name, self.root / to)
 
     def settle(self, names: Iterable[str], parents: bool = False) -> None:

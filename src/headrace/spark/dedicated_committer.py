@@ -41,9 +41,10 @@ from headrace.spark.driver_sinks import DriverSinks
 from headrace.spark.query_failures import is_of_spark, query_failure
 from headrace.spark.query_output import write_output
 from headrace.state.checkpoint import CHECKPOINT
+from headrace.state.checkpoint_sync import CheckpointSync
 from headrace.state.dedicated_state import BEGIN, Begin, LeftBehind, stream_directory_of
 from headrace.state.progress import Debt, PipelineProgress, Progress, ProgressView, require_same_epoch
-from headrace.state.spark_log import feed_positions, newest_commit, sync_commit, sync_epoch, sync_state
+from headrace.state.spark_log import feed_positions, newest_commit, sync_epoch
 
 SETTLE_SECONDS = 1.0
 ROOM_SECONDS = 0.1  # between two looks at feeds that are full
@@ -112,6 +113,7 @@ class DedicatedCommitter:
         self.sinks = DriverSinks(checkpoint, directory.parent, reveal, feeds=stream_directory_of(directory))
         self._busy = threading.Lock()
         self._share = ReadShare(time.monotonic)
+        self._synced = CheckpointSync(directory / CHECKPOINT)
         self._released = -1
 
     @property
@@ -134,6 +136,7 @@ class DedicatedCommitter:
 
     def _commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, query: RunningBatch) -> None:
         began = time.perf_counter()
+        self._synced.sync()  # the state that the batch starts from
         sync_epoch(self._directory / CHECKPOINT, batch)
         before, digest = self._progress.read(), self._digest(batch)
         require_same_epoch(before, batch, "")
@@ -291,8 +294,7 @@ class DedicatedCommitter:
         with state_errors(checkpoint):
             newest = newest_commit(checkpoint)
             if newest > self._released:
-                sync_state(checkpoint, newest)
-                sync_commit(checkpoint, newest)
+                self._synced.sync()
                 self._advance(feed_positions(checkpoint, newest))
                 self._released = newest
 
@@ -304,6 +306,7 @@ class DedicatedCommitter:
     def moved(self, directory: Path, checkpoint: str) -> None:
         """Go on with another checkpoint in another directory. Only while no query runs."""
         self._directory, self._released = directory, -1
+        self._synced = CheckpointSync(directory / CHECKPOINT)
         self._progress = ProgressView(directory)
         self.sinks.moved(checkpoint)
 

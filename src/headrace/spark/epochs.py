@@ -40,6 +40,7 @@ from headrace.sources.source_kind import InputSplit, StreamSource
 from headrace.spark.offset import Offset
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
+from headrace.state.checkpoint_sync import CheckpointSync
 from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlanned, SourceIdle, send_notice
 from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import (
@@ -53,7 +54,6 @@ from headrace.state.progress import (
 )
 from headrace.state.quarantine import Quarantine, read_quarantine
 from headrace.state.secrets import read_vault, secrets_of, unseal_stream
-from headrace.state.spark_log import sync_commit
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,10 @@ class EpochPlanner:
     @cached_property
     def signals(self) -> SignalLog:
         return SignalLog(self.directory)
+
+    @cached_property
+    def checkpoint_sync(self) -> CheckpointSync:
+        return CheckpointSync(self.directory / CHECKPOINT)
 
     @cached_property
     def feeds(self) -> FeedWatch:
@@ -195,10 +199,10 @@ class EpochPlanner:
 
     def _progress(self, epoch: int) -> PlannerProgress:
         """The stream's progress after `epoch`. It is read once per epoch, because polls are frequent and it does not
-        change until the next epoch is done. Makes Spark's commit log durable first: after that the source may delete
-        the input of the epoch."""
+        change until the next epoch is done. Makes Spark's state and commit log durable first: after that the source may
+        delete the input of the epoch."""
         if self._known is None or self._known[0] != epoch:
-            sync_commit(self.directory / CHECKPOINT, epoch)
+            self.checkpoint_sync.sync()
             self._known = (epoch, read_planner_progress(self.directory))
         return self._known[1]
 

@@ -3,6 +3,7 @@
 Spark does not fsync them, so a power loss may lose the newest entries or tear them. Output that sinks have committed
 must not depend on that. This module makes the logs durable before the first sink commits, and deletes torn entries
 before a query starts. Spark then plans or runs the epoch again, and the planner makes sure that its input is the same.
+`headrace.state.checkpoint_sync` makes the rest of the checkpoint durable before the input of an epoch is deleted.
 """
 
 from __future__ import annotations
@@ -23,27 +24,13 @@ _log = logging.getLogger(__name__)
 
 
 def sync_epoch(checkpoint: Path, batch: int) -> None:
-    """Fsync the files that a re-run of a batch needs: its offsets, the commit entry before it, and the state it started
-    from. Called before the first sink commits the batch."""
+    """Fsync the log entries that a re-run of a batch needs: its offsets, and the commit entry before it. Called before
+    the first sink commits the batch. The state that the batch starts from is durable since it was planned."""
     offsets = checkpoint / OFFSETS / str(batch)
     if not offsets.exists():
         raise StateDamaged(f"{offsets} is missing while its epoch runs", path=str(offsets))
-    files = [offsets, checkpoint / COMMITS / str(batch - 1), *checkpoint.glob(f"{STATE}/*/*/{batch}.*")]
+    files = [offsets, checkpoint / COMMITS / str(batch - 1)]
     _sync([file for file in files if file.exists()])
-
-
-def sync_commit(checkpoint: Path, batch: int) -> None:
-    """Fsync the commit entry of a batch. After that, its input may be deleted."""
-    file = checkpoint / COMMITS / str(batch)
-    if file.exists():
-        _sync([file])
-
-
-def sync_state(checkpoint: Path, batch: int) -> None:
-    """Fsync the state that a batch wrote, of all operators. Joins keep several stores for each partition, in
-    directories of their own."""
-    written = [f for form in ("{}.*", "{}_*") for f in (checkpoint / STATE).rglob(form.format(batch + 1))]
-    _sync([file for file in written if file.is_file()])
 
 
 def newest_commit(checkpoint: Path) -> int:

@@ -35,7 +35,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.base.durable import state_errors, write_atomic
+from headrace.base.durable import durable_directory, fsync, state_errors, write_atomic
 from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, UnwritablePath
 from headrace.state.checkpoint import CHECKPOINT, misplaced, relocate, settle_checkpoint
 from headrace.state.dedicated_state import DEDICATED
@@ -73,8 +73,8 @@ class StateDir:
                 path=str(path),
             )
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.mkdir(mode=0o700, exist_ok=True)
+            durable_directory(path.parent)
+            durable_directory(path, 0o700)
             lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
             raise UnwritablePath(

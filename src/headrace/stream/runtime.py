@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.base.durable import state_errors
+from headrace.base.durable import fsync, state_errors
 from headrace.control.acks import Ack, Acks
 from headrace.control.signals import QUICK_END, SignalKind
 from headrace.errors import HeadraceError
@@ -248,6 +248,7 @@ class StreamRuntime:
             gone = self.directory.with_name(f".gone-{uuid.uuid4().hex}")
             with state_errors(self.directory):
                 self.directory.rename(gone)
+                fsync(gone.parent)  # after a power loss, too, a new stream of the same name finds nothing
             shutil.rmtree(gone, ignore_errors=True)
 
     # --- waiting ----------------------------------------------------------------------------------
