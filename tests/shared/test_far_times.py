@@ -57,7 +57,7 @@ def test_results_are_printed_and_sent_to_clients(mini: Mini) -> None:
     assert SHOWN in result.render()
     assert SHOWN in result._repr_html_()
     for how in ("table", "csv", "json"):
-        assert SHOWN in printed([result], how)  # type: ignore[arg-type]
+        assert SHOWN in printed([result], how)
 
 
 def test_a_failure_that_names_one_fails_its_pipeline_alone(mini: Mini) -> None:

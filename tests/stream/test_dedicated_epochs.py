@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.base import durable
 from headrace.base.durable import private_directory
 from headrace.errors import SinkFailed, StateDamaged, StateUnavailable
 from headrace.model.definitions import PipelineDef, SinkDef
@@ -332,7 +333,7 @@ def test_a_disk_that_fails_for_a_moment_does_not_end_the_care_for_feeds(
     """The thread that releases what is read and committed lives on after a coded error, and after no other."""
     rig.batch(0, 1, 2)
     fails = True
-    fsync = spark_log.fsync
+    fsync = durable.fsync
 
     def failing(path: Path) -> None:
         if fails:
