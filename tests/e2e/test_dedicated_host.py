@@ -306,7 +306,7 @@ def test_a_refusal_has_the_reason_that_holds_in_every_output_mode(hub: Hub) -> N
         hub.check(f"CREATE PIPELINE refused INTO m WITH (host = 'dedicated') AS {query}")
     assert caught.value.code == "UNSUPPORTED_STATEFUL"
     assert "distinct" in caught.value.message.lower()
-    assert not caught.value.params["condition"].startswith("STREAMING_OUTPUT_MODE")
+    assert "STREAMING_OUTPUT_MODE" not in str(caught.value.params["condition"])
 
 
 def test_explain_names_the_host_the_reason_and_the_filters_of_each_stream(hub: Hub) -> None:

@@ -59,8 +59,9 @@ def test_columns_are_not_copied_and_expressions_are_computed(monkeypatch: pytest
         return run(meaning, sql, relations)
 
     monkeypatch.setattr(duck, "run", noted)
-    whole = project(program(None), Meaning(), ROWS)
-    assert whole.column("word").chunk(0).buffers()[2].address == ROWS.column("c0").chunk(0).buffers()[2].address
+    found: Any = project(program(None), Meaning(), ROWS).column("word").chunk(0)
+    given: Any = ROWS.column("c0").chunk(0)
+    assert found.buffers()[2].address == given.buffers()[2].address
     assert not asked
     project(program("c1 > 10"), Meaning(), ROWS)
     assert asked == ["SELECT _row FROM rows WHERE (c1 > 10)"]
