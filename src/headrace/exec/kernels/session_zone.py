@@ -35,7 +35,7 @@ _MONTHS_LATER_IN_UTC = (
     f"CASE WHEN months BETWEEN -12000 AND 12000 AND {_NEAR_MICROS} "
     "THEN epoch_us(make_timestamp(micros) + to_months(months::INTEGER)) ELSE hr_add_months(micros, months, 'UTC') END"
 )
-_DAYS_LATER_IN_UTC = f"CASE WHEN micros IS NOT NULL THEN micros + days * {DAY} END"
+_DAYS_LATER_IN_UTC = f"CAST(micros::HUGEINT + days::HUGEINT * {DAY} AS BIGINT)"  # no failure beside a NULL
 _EVERYWHERE = {
     "hr_days_later_in_utc(micros, days)": _DAYS_LATER_IN_UTC,
     "hr_months_later_in_utc(micros, months)": _MONTHS_LATER_IN_UTC,

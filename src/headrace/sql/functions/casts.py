@@ -24,6 +24,7 @@ _FLOATS = ("FLOAT", "DOUBLE")
 
 _SECOND = 1_000_000
 _MOMENT_TEXT = f"{DATE_TEXT}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{{1,6}})?"
+_SHORT = 400  # characters of a text that is written several times: nested casts would grow exponentially
 _LONG_DIGITS = 18  # Spark keeps decimals of so many digits in 64 bits
 
 # Spark trims these characters before it reads a whole number or a BOOLEAN, and all but the last one for other numbers.
@@ -236,11 +237,15 @@ def _moment_from_decimal(text: str, way: _Way) -> str:
 
 def _date_from_text(text: str, way: _Way) -> str:
     other = to_date(f"hr_date({text}, {way.flag})")
+    if len(text) > _SHORT:
+        return other
     return f"CASE WHEN {_fits(text, DATE_TEXT, 'DATE')} THEN TRY_CAST({text} AS DATE) ELSE {other} END"
 
 
 def _moment_from_text(text: str, way: _Way) -> str:
     read, other = f"TRY_CAST({text} AS TIMESTAMP)", to_instant(f"hr_timestamp({text}, {at_zone()}, {way.flag})")
+    if len(text) > _SHORT:
+        return other
     return (
         f"CASE WHEN {_fits(text, _MOMENT_TEXT, 'TIMESTAMP')} THEN {instant_of(read)} "
         f"WHEN {_fits(text, _MOMENT_TEXT + 'Z', 'TIMESTAMP')} THEN {to_instant(f'epoch_us({read})')} ELSE {other} END"
@@ -250,6 +255,8 @@ def _moment_from_text(text: str, way: _Way) -> str:
 def _reading_from_text(text: str, way: _Way) -> str:
     """A zone in the text is ignored."""
     read, other = f"TRY_CAST({text} AS TIMESTAMP)", f"make_timestamp(hr_timestamp_ntz({text}, {way.flag}))"
+    if len(text) > _SHORT:
+        return other
     return f"CASE WHEN {_fits(text, _MOMENT_TEXT + 'Z?', 'TIMESTAMP')} THEN {read} ELSE {other} END"
 
 

@@ -44,6 +44,11 @@ def days_of(text: str) -> str:
     return f"({text} - DATE '1970-01-01')"
 
 
+def is_plain(*texts: str) -> bool:
+    """True for columns and numbers, which may be written several times: others would grow with every nested call."""
+    return all(_PLAIN.fullmatch(text) for text in texts)
+
+
 def micros_of_seconds(text: str) -> str:
     """Seconds of up to DECIMAL(18,6) as microseconds. Six times as fast as with 128 bits. Without CASE: when it plans,
     DuckDB computes a condition that is constant, and `text` may be a constant that fails."""
@@ -54,7 +59,7 @@ def micros_of_seconds(text: str) -> str:
 def add_months(date: str, count: str) -> str:
     """The same day of another month, or its last day. DuckDB adds months to a timestamp, which ends in year 294246."""
     far = to_date(f"hr_date_add_months({days_of(date)}, {count})")
-    if not (_PLAIN.fullmatch(date) and _PLAIN.fullmatch(count)):
+    if not is_plain(date, count):
         return far
     near = f"year({date}) BETWEEN -200000 AND 200000"
     if not count.removeprefix("-").isdecimal() or abs(int(count)) > 1_000_000:

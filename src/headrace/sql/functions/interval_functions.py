@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.model.schema import BIGINT, DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, Decimal
-from headrace.sql.functions.instants import days_of, micros_of_seconds, to_date, to_instant
+from headrace.sql.functions.instants import at_zone, days_of, is_plain, micros_of_seconds, to_date
 from headrace.sql.functions.nesting import let
 from headrace.sql.functions.overload import Overload
 from headrace.sql.functions.regex_functions import unquoted
@@ -86,22 +86,33 @@ def _text(args: Sequence[str]) -> str:
     return f"('INTERVAL ''' || {sign} || {body} || ''' {unit}')"
 
 
+def _sum(args: Sequence[str], result: DataType, flags: str) -> str:
+    """A time plus the parts of an interval. Only short texts are written several times."""
+    parts = ", ".join((*args[1:-1], micros_of_seconds(args[-1]), flags))
+    if result == DATE:
+        return to_date(f"hr_date_add_interval({days_of(args[0])}, {parts})")
+    made, zone = ("make_timestamptz", at_zone()) if result == TIMESTAMP else ("make_timestamp", "'UTC'")
+    moment = f"epoch_us({args[0]})"
+    if is_plain(args[0]) and len(parts) < _SHORT:
+        macro = "hr_interval_later" if result == TIMESTAMP else "hr_interval_later_in_utc"
+        return f"{made}({macro}({moment}, {parts}))"
+    return f"{made}(hr_add_interval({moment}, {parts}, {zone}))"
+
+
 def _sums() -> list[Overload]:
     """A time plus and minus the parts of make_interval. `try_make_interval` is NULL where a sum of parts overflows."""
     found: list[Overload] = []
-    parts = ", ".join(f"{{{i}}}" for i in range(1, len(CALENDAR_PARTS)))
-    parts += f", {micros_of_seconds('{7}')}"
     for maker in CALENDAR_MAKERS:
         for operator in ("plus", "minus"):
             flags = f"{operator == 'minus'}, {maker.startswith('try_')}".upper()
-            for result, sql in (
-                (DATE, to_date(f"hr_date_add_interval({days_of('{0}')}, {parts}, {flags})")),
-                (TIMESTAMP, to_instant(f"hr_interval_later(epoch_us({{0}}), {parts}, {flags})")),
-                (TIMESTAMP_NTZ, f"make_timestamp(hr_interval_later_in_utc(epoch_us({{0}}), {parts}, {flags}))"),
-            ):
+            for result in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
                 params = (result.ddl, *map(type_class, CALENDAR_PARTS))
-                found.append(Overload(f"time {operator} {maker}", params, result, sql, throws=True))
+                found.append(Overload(f"time {operator} {maker}", params, result, _sum_with(flags), throws=True))
     return found
+
+
+def _sum_with(flags: str) -> Callable[[Sequence[str], Sequence[DataType], DataType], str]:
+    return lambda args, kinds, result: _sum(args, result, flags)
 
 
 OVERLOADS: tuple[Overload, ...] = (

@@ -24,6 +24,7 @@ from headrace.sql.functions.instants import (
     days_of,
     in_zone,
     instant_of,
+    is_plain,
     micros_of_seconds,
     to_instant,
 )
@@ -67,6 +68,7 @@ _NOW_READING = "make_timestamp(coalesce(CAST(getvariable('hr_now_reading') AS BI
 _STEPS = {"microsecond": 1, "millisecond": 1000, "second": _SECOND, "minute": 60 * _SECOND, "hour": 3600 * _SECOND}
 _DAY = 86_400 * _SECOND
 _DAYS = {"day": 1, "week": 7, "dayofyear": 1}
+_SHORT = 200  # characters that may be written three times
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 
@@ -131,7 +133,10 @@ def _add(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> st
     if size > 1:  # Spark multiplies only if there is a moment
         count = f"CASE WHEN {args[2]} IS NOT NULL THEN {count} * {size} END"
     if unit in _MONTHS:
-        return f"{made}({'hr_months_later' if zoned else 'hr_months_later_in_utc'}({moment}, {count}))"
+        if is_plain(args[2]) and len(count) < _SHORT:
+            return f"{made}({'hr_months_later' if zoned else 'hr_months_later_in_utc'}({moment}, {count}))"
+        zone = at_zone() if zoned else "'UTC'"
+        return f"{made}(hr_add_months({moment}, {count}, {zone}))"
     if unit in _DAYS:
         return f"{made}({'hr_days_later' if zoned else 'hr_days_later_in_utc'}({moment}, {count}))"
     return f"{made}({moment} + {count})"
