@@ -55,7 +55,8 @@ def _mixed(state: np.ndarray | np.uint32, word: np.ndarray) -> np.ndarray:
 
 
 def _rotated(word: np.ndarray, bits: int) -> np.ndarray:
-    return word << np.uint32(bits) | word >> np.uint32(32 - bits)
+    rotated: np.ndarray = word << np.uint32(bits) | word >> np.uint32(32 - bits)
+    return rotated
 
 
 def _finished(state: np.ndarray, size: int) -> np.ndarray:
