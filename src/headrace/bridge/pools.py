@@ -60,7 +60,8 @@ def _rotated(word: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _finished(state: np.ndarray, size: int) -> np.ndarray:
-    state = state ^ np.uint32(size)
-    state = (state ^ state >> np.uint32(16)) * np.uint32(0x85EBCA6B)
-    state = (state ^ state >> np.uint32(13)) * np.uint32(0xC2B2AE35)
-    return state ^ state >> np.uint32(16)
+    found: np.ndarray = state ^ np.uint32(size)
+    found = (found ^ found >> np.uint32(16)) * np.uint32(0x85EBCA6B)
+    found = (found ^ found >> np.uint32(13)) * np.uint32(0xC2B2AE35)
+    found ^= found >> np.uint32(16)
+    return found
