@@ -38,7 +38,7 @@ from headrace.sinks.staging import pipeline_staged_in, plan_staged_in
 from headrace.sources import SOURCES
 from headrace.sources.source_kind import InputSplit, StreamSource
 from headrace.spark.offset import Offset
-from headrace.spark.worker_memory import keep_freed_memory, return_after_first_tasks
+from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlanned, SourceIdle, send_notice
 from headrace.state.plans import PlanStore, parse_plan
@@ -330,4 +330,3 @@ def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.Re
     keep_freed_memory()
     with collection_paused():
         yield from batches(run_task(given))
-    return_after_first_tasks(hash(partition.plan))
