@@ -42,7 +42,7 @@ from headrace.model.schema import (
     Schema,
     View,
 )
-from headrace.ring0 import fold_passes, folding
+from headrace.ring0 import fold_columns, fold_passes, folding
 from headrace.ring0 import runner as runner_module
 from headrace.ring0.fold_program import fold_program
 from headrace.ring0.runner import Runner
@@ -217,6 +217,18 @@ def test_batches_of_one_task_are_merged() -> None:
     for rows in (first, second):
         assert fold_passes.run_folded({1: runner}, [[1]], rows, {}, None) == {1: None}
     check(member, runner, pa.concat_tables([first, second]))
+
+
+@pytest.mark.parametrize("together", [1, 3])
+def test_filters_may_need_several_statements(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold_columns, "TOGETHER", together)
+    rows = table([(f"k{i % 3}", i, i / 3, i % 2 == 0, i % 7, None, None, i * SECOND) for i in range(40)])
+    plain = (PRESENCE, partial(1, "sum", "c1", SUM))  # no argument is computed
+    for partials in (plain, ALL):
+        family = [pipeline(i, "text", f"c1 % {i + 1} = 0", TUMBLE, partials) for i in range(1, 9)]
+        runners = folded(family, rows)
+        for member in family:
+            check(member, runners[member.instance], rows)
 
 
 def batches() -> list[pa.Table]:

@@ -55,11 +55,13 @@ def _mixed(state: np.ndarray | np.uint32, word: np.ndarray) -> np.ndarray:
 
 
 def _rotated(word: np.ndarray, bits: int) -> np.ndarray:
-    return word << np.uint32(bits) | word >> np.uint32(32 - bits)
+    rotated: np.ndarray = word << np.uint32(bits) | word >> np.uint32(32 - bits)
+    return rotated
 
 
 def _finished(state: np.ndarray, size: int) -> np.ndarray:
-    state = state ^ np.uint32(size)
-    state = (state ^ state >> np.uint32(16)) * np.uint32(0x85EBCA6B)
-    state = (state ^ state >> np.uint32(13)) * np.uint32(0xC2B2AE35)
-    return state ^ state >> np.uint32(16)
+    found: np.ndarray = state ^ np.uint32(size)
+    found = (found ^ found >> np.uint32(16)) * np.uint32(0x85EBCA6B)
+    found = (found ^ found >> np.uint32(13)) * np.uint32(0xC2B2AE35)
+    found ^= found >> np.uint32(16)
+    return found
