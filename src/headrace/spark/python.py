@@ -53,9 +53,10 @@ def worker_python() -> str:
     which only starts more slowly."""
     if os.name != "posix":
         return sys.executable
-    script = cache_directory() / f"python-{hashlib.sha256(sys.executable.encode()).hexdigest()[:16]}"
+    client = Path(__file__).with_name("forked_python.py")
+    own = hashlib.sha256(f"{sys.executable}\0{client}".encode()).hexdigest()[:16]  # other versions may run meanwhile
+    script = cache_directory() / f"python-{own}"
     try:
-        client = Path(__file__).with_name("forked_python.py")
         install_script(
             script,
             _SCRIPT.format(
