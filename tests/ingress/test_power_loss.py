@@ -74,7 +74,10 @@ class Life:
         if not self._senders or self._chances.random() < 0.2:
             self._senders.append(Sender(self.journal, len(self._senders) + 1))
         sender = self._chances.choice(self._senders)
-        lines = [f"{self._chances.getrandbits(60):015x}{'x' * self._chances.randrange(60)}" for _ in range(self._chances.randrange(3))]
+        lines = [
+            f"{self._chances.getrandbits(60):015x}{'x' * self._chances.randrange(60)}"
+            for _ in range(self._chances.randrange(3))
+        ]
         data = self._rest.get(sender.origin, b"") + "".join(f"{line}\n" for line in lines).encode()
         place = self._chances.randint(0, len(data))
         self._rest[sender.origin] = data[place:]
@@ -170,7 +173,12 @@ def check(root: Path, known: Known, chances: random.Random) -> None:
         life.die()
 
 
-@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.reuse, Phase.generate])
+@settings(
+    max_examples=examples(60),
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+    phases=[Phase.reuse, Phase.generate],
+)
 @given(st.randoms(use_true_random=False), st.integers(1, 3))
 def test_what_was_synced_is_read_once_after_any_power_losses(chances: random.Random, lives: int) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory, pytest.MonkeyPatch.context() as patch:

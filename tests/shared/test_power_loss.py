@@ -129,7 +129,11 @@ class Life:
         self.chain.open()
 
     def written(self, sink: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for path in sorted((self.root / sink).glob("*.jsonl")) for line in path.read_text().splitlines()]
+        return [
+            json.loads(line)
+            for path in sorted((self.root / sink).glob("*.jsonl"))
+            for line in path.read_text().splitlines()
+        ]
 
     def check(self) -> None:
         self.feed(5)
@@ -147,7 +151,12 @@ class Life:
         self.chain.hub.close()
 
 
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.reuse, Phase.generate])
+@settings(
+    max_examples=examples(12),
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+    phases=[Phase.reuse, Phase.generate],
+)
 @given(st.randoms(use_true_random=False))
 def test_every_row_is_in_every_sink_once_after_a_power_loss(chances: random.Random) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory, pytest.MonkeyPatch.context() as patch:
