@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.base import durable
 from headrace.base.durable import private_directory
 from headrace.errors import SinkFailed, StateDamaged, StateUnavailable
 from headrace.model.definitions import PipelineDef, SinkDef
@@ -332,12 +333,11 @@ def test_a_disk_that_fails_for_a_moment_does_not_end_the_care_for_feeds(
     """The thread that releases what is read and committed lives on after a coded error, and after no other."""
     rig.batch(0, 1, 2)
     fails = True
-    fsync = checkpoint_sync.fsync
 
     def failing(path: Path) -> None:
         if fails:
             raise OSError(errno.EIO, "Input/output error", str(path))
-        fsync(path)
+        durable.fsync(path)
 
     monkeypatch.setattr(checkpoint_sync, "fsync", failing)
     with pytest.raises(StateUnavailable):

@@ -1,6 +1,7 @@
 """Evaluates constants with regular expressions of Python's `re` in a process of their own.
 
-A match can take hours, nothing interrupts it, and no other thread of its process runs meanwhile. A process can be killed.
+A match can take hours, nothing interrupts it, and no other thread of its process runs meanwhile. A process can be
+killed.
 """
 
 from __future__ import annotations
