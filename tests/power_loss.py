@@ -1,15 +1,15 @@
 """Power losses without a machine: what a directory may look like after one.
 
-`Disk` records a directory while code under test writes to it. A *moment* is its state before or after a system call that
-syncs, renames, deletes or writes. `after_power_loss` builds a directory as a file system may leave it if the power fails
-at that moment. Only this is certain, as POSIX has it:
+`Disk` records a directory while code under test writes to it. A *moment* is its state before or after a system call
+that syncs, renames, deletes or writes. `after_power_loss` builds a directory as a file system may leave it if the power
+fails at that moment. Only this is certain, as POSIX has it:
 
 - the content of a file as of its last fsync;
 - the names in a directory as of the last fsync of the directory.
 
-Of everything later any part may be missing: bytes at the end of a file, or zeros instead of them; some of the bytes that
-were overwritten; new names, renames and deletions, each by itself. So a file whose directory was never synced may be
-gone, although the file was.
+Of everything later any part may be missing: bytes at the end of a file, or zeros instead of them; some of the bytes
+that were overwritten; new names, renames and deletions, each by itself. So a file whose directory was never synced may
+be gone, although the file was.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ def _left_of(synced: bytes, written: bytes, chances: random.Random, keep: float)
         return written
     if chances.random() > keep:
         return synced
-    same = len(os.path.commonprefix([synced, written]))
+    differ = (i for i, (old, new) in enumerate(zip(synced, written, strict=False)) if old != new)
+    same = next(differ, min(len(synced), len(written)))
     place = chances.randint(same, len(written))
     found = written[:place] + synced[place:]
     if len(found) < len(written) and chances.random() < 0.3:  # its length was stored, its bytes were not

@@ -19,7 +19,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from headrace.ingress import entries as disk
 from headrace.ingress.journal import Journal
 from headrace.ingress.mark import note_begun, require_journal
 from headrace.ingress.settings import JournalSettings
@@ -37,9 +36,9 @@ NOWHERE: Offset = {"file": 0, "pos": 0, "address": 0}
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What must hold after a power loss now. `synced` are the records that a sync or an epoch has made safe, `taken` all
-    that were acknowledged or may have been. `done` were read by epochs that are committed, up to `start`. `planned` is the
-    end of the epoch that runs."""
+    """What must hold after a power loss now. `synced` are the records that a sync or an epoch has made safe, `taken`
+    all that were acknowledged or may have been. `done` were read by epochs that are committed, up to `start`. `planned`
+    is the end of the epoch that runs."""
 
     synced: frozenset[bytes] = frozenset()
     taken: frozenset[bytes] = frozenset()
@@ -74,7 +73,10 @@ class Life:
         if not self._senders or self._chances.random() < 0.2:
             self._senders.append(Sender(self.journal, len(self._senders) + 1))
         sender = self._chances.choice(self._senders)
-        lines = [f"{self._chances.getrandbits(60):015x}{'x' * self._chances.randrange(60)}" for _ in range(self._chances.randrange(3))]
+        lines = [
+            f"{self._chances.getrandbits(60):015x}{'x' * self._chances.randrange(60)}"
+            for _ in range(self._chances.randrange(3))
+        ]
         data = self._rest.get(sender.origin, b"") + "".join(f"{line}\n" for line in lines).encode()
         place = self._chances.randint(0, len(data))
         self._rest[sender.origin] = data[place:]
@@ -170,17 +172,39 @@ def check(root: Path, known: Known, chances: random.Random) -> None:
         life.die()
 
 
-@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.reuse, Phase.generate])
-@given(st.randoms(use_true_random=False), st.integers(1, 3))
-def test_what_was_synced_is_read_once_after_any_power_losses(chances: random.Random, lives: int) -> None:
+def lose_power(chances: random.Random, lives: int) -> None:
+    """Some lives of a journal, each with a power loss, and then the check."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.ingress.journal_reserve.RESERVE", 64)
         root, known = Path(directory) / "source", Known()
         root.mkdir()
-        for boot in range(lives):
+        for number in range(lives + 1):
             for module in ("journal", "recovery"):
-                patch.setattr(f"headrace.ingress.{module}.boot", lambda boot=boot: f"boot {boot}")
-            known = live(root, known, chances)
-        for module in ("journal", "recovery"):
-            patch.setattr(f"headrace.ingress.{module}.boot", lambda: "the last boot")
+                patch.setattr(f"headrace.ingress.{module}.boot", lambda number=number: f"boot {number}")
+            if number < lives:
+                known = live(root, known, chances)
         check(root, known, chances)
+
+
+@settings(
+    max_examples=examples(60),
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+    phases=[Phase.reuse, Phase.generate],
+)
+@given(st.randoms(use_true_random=False), st.integers(1, 3))
+def test_what_was_synced_is_read_once_after_any_power_losses(chances: random.Random, lives: int) -> None:
+    lose_power(chances, lives)
+
+
+@pytest.mark.parametrize(
+    ("seed", "lives"),
+    [
+        (397, 1),  # the note that there was a journal is on disk, the journal is not
+        (440, 1),  # a log that was read is there again, its segment is not
+        (100152, 2),  # the mark names a log that was deleted, and no later one is left
+        (500029, 2),  # the power fails again while a torn log is deleted: its segment is left
+    ],
+)
+def test_power_losses_that_were_taken_for_damage(seed: int, lives: int) -> None:
+    lose_power(random.Random(seed), lives)

@@ -1,5 +1,5 @@
-"""A power loss at any moment of a hub's life, with everything on disk but Spark's own files: catalog, plans, progress, the
-log of files, feeds, and the files of sinks. Afterwards every row is in every sink once.
+"""A power loss at any moment of a hub's life, with everything on disk but Spark's own files: catalog, plans, progress,
+the log of files, feeds, and the files of sinks. Afterwards every row is in every sink once.
 
 `tests.power_loss` says what may be missing. What Spark has logged survives if it was made durable, and may otherwise.
 """
@@ -36,7 +36,8 @@ CREATE SINK two WITH (type = 'jsonl', path = '{root}/two');
 CREATE SINK windows WITH (type = 'jsonl', path = '{root}/windows');
 CREATE SINK seen WITH (type = 'jsonl', path = '{root}/seen');
 CREATE PIPELINE both INTO one, two AS SELECT v FROM raw;
-CREATE PIPELINE counts INTO windows AS SELECT window.start AS m, count(*) AS n FROM raw GROUP BY window(ts, '10 seconds');
+CREATE PIPELINE counts INTO windows AS
+SELECT window.start AS m, count(*) AS n FROM raw GROUP BY window(ts, '10 seconds');
 CREATE PIPELINE filled INTO STREAM some AS SELECT ts, v FROM raw WHERE v % 3 < 2;
 CREATE PIPELINE reader INTO seen AS SELECT v + 1000 AS v FROM some
 """
@@ -129,7 +130,11 @@ class Life:
         self.chain.open()
 
     def written(self, sink: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for path in sorted((self.root / sink).glob("*.jsonl")) for line in path.read_text().splitlines()]
+        return [
+            json.loads(line)
+            for path in sorted((self.root / sink).glob("*.jsonl"))
+            for line in path.read_text().splitlines()
+        ]
 
     def check(self) -> None:
         self.feed(5)
@@ -147,7 +152,12 @@ class Life:
         self.chain.hub.close()
 
 
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.reuse, Phase.generate])
+@settings(
+    max_examples=examples(12),
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+    phases=[Phase.reuse, Phase.generate],
+)
 @given(st.randoms(use_true_random=False))
 def test_every_row_is_in_every_sink_once_after_a_power_loss(chances: random.Random) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory, pytest.MonkeyPatch.context() as patch:

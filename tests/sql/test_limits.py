@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -73,6 +74,25 @@ def test_the_time_limit_ends_planning_in_the_middle_of_a_constant(monkeypatch: p
     monkeypatch.undo()
     (output,) = plan("SELECT 1 + 1 AS a FROM s").program.ring0.outputs
     assert output.sql == "2::INTEGER"
+
+
+# Python's `re` takes years for this match, and no other thread of its process runs meanwhile.
+ENDLESS = "regexp_replace('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab', '(a+)+$', 'x')"
+
+
+@pytest.mark.parametrize("query", [f"SELECT {ENDLESS} AS a FROM s", f"SELECT k FROM s WHERE k = {ENDLESS}"])
+def test_a_match_that_never_ends_stops_no_other_thread(monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    (output,) = plan("SELECT regexp_replace('aab', '(a+)+$|b', 'x') AS a FROM s").program.ring0.outputs
+    assert output.sql == "'aax'"
+    monkeypatch.setattr(limits, "PLANNING_SECONDS", 0.5)
+    began = time.monotonic()
+    with pytest.raises(PlanningTimeout):
+        plan(query)
+    assert time.monotonic() - began < 5
+    monkeypatch.undo()
+    with pytest.raises(duckdb.InvalidInputException):
+        evaluate("hr_regex_replace('ab', 'b(?=', 'x', 1)", "UTC")
+    assert evaluate("hr_regex_replace('ab', 'b$', 'x', 1)", "UTC") == "ax"
 
 
 EXITS = """

@@ -377,8 +377,8 @@ class Journal:
 def _cut(directory: Path, lost: int) -> JournalCut:
     return JournalCut(
         f"the journal {directory} has lost its newest {lost} bytes",
-        advice="A power loss may remove what was not synced yet (option fsync). If it was synced, the disk is at fault. "
-        "Send the data again.",
+        advice="A power loss may remove what was not synced yet (option fsync); what was synced only a broken disk "
+        "loses. Send the data again.",
         path=str(directory),
         bytes=lost,
     )

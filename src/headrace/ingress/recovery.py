@@ -307,6 +307,10 @@ def _cut(directory: Path, numbers: list[int], seen: LogScan, found: Recovered, m
     if (numbers[0], seen.facts.ready_end if seen.facts else 0) < (mark.synced.file, mark.synced.pos):
         found.lost = max(found.lost, mark.synced.address - end)
     gone = numbers[1:] if seen.facts is not None else numbers
+    # Emptied first: if this is interrupted, a segment with bytes and without a log would be damage.
+    for segment in filter(Path.exists, (disk.segment_path(directory, number) for number in gone)):
+        os.truncate(segment, 0)
+        fsync(segment)
     for number in gone:
         disk.ready_path(directory, number).unlink()
         disk.segment_path(directory, number).unlink(missing_ok=True)

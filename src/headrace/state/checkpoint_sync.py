@@ -6,6 +6,7 @@ Spark writes a file of a checkpoint once and renames it to its name. So each fil
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -30,8 +31,8 @@ class CheckpointSync:
         self._busy = threading.Lock()
 
     def sync(self) -> None:
-        """Make everything durable that is in the checkpoint now. The entries of epochs that are done come last: one that
-        survives a power loss has its state."""
+        """Make everything durable that is in the checkpoint now. The entries of epochs that are done come last: one
+        that survives a power loss has its state."""
         with self._busy:
             self._sync_new()
 
@@ -81,7 +82,5 @@ def _sync_all(paths: set[str]) -> None:
 
 
 def _sync(path: str) -> None:
-    try:
+    with contextlib.suppress(FileNotFoundError):  # an old one, deleted meanwhile
         fsync(Path(path))
-    except FileNotFoundError:  # an old one, deleted meanwhile
-        pass

@@ -35,7 +35,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.base.durable import durable_directory, fsync, state_errors, write_atomic
+from headrace.base.durable import durable_directory, state_errors, write_atomic
 from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, UnwritablePath
 from headrace.state.checkpoint import CHECKPOINT, misplaced, relocate, settle_checkpoint
 from headrace.state.dedicated_state import DEDICATED

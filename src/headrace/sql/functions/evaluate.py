@@ -2,7 +2,8 @@
 
 DuckDB cannot be interrupted inside one function call, and a regular expression can take many seconds. So constants
 are evaluated in a thread of their own. When the time limit of planning is over, the planner leaves that thread, which
-ends by itself, and the next constant gets a new one.
+ends by itself, and the next constant gets a new one. A regular expression of Python would stop all threads meanwhile,
+so it is evaluated in a process (`headrace.sql.functions.constant_process`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from weakref import WeakSet
 
 import duckdb
 
-from headrace.exec.kernels import install
+from headrace.sql.functions.constant_process import ConstantProcess, connect, needs_process
 from headrace.sql.plan.limits import TooSlow, time_left
 
-MEMORY_LIMIT = "256MB"
 EXIT_SECONDS = 2.0
 
 
@@ -48,6 +48,7 @@ class _Evaluator:
         self._abandoned = False
         self._tasks: SimpleQueue[_QueuedConstant | None] = SimpleQueue()  # None ends the thread
         self._connections: dict[str, duckdb.DuckDBPyConnection] = {}
+        self._child = ConstantProcess()
         self._thread = threading.Thread(target=self._run, name="headrace-constants", daemon=True)
         self._thread.start()
 
@@ -62,6 +63,13 @@ class _Evaluator:
         return future
 
     def _run(self) -> None:
+        try:
+            self._evaluate_all()
+        finally:
+            self._child.kill()
+            self._child.close()
+
+    def _evaluate_all(self) -> None:
         while (task := self._tasks.get()) is not None:
             if task.future.set_running_or_notify_cancel():
                 try:
@@ -70,6 +78,8 @@ class _Evaluator:
                     task.future.set_exception(problem)
 
     def _value(self, sql: str, time_zone: str) -> Any:
+        if needs_process(sql):
+            return self._child.value(sql, time_zone)
         row = self._connection(time_zone).execute(f"SELECT {sql}").fetchone()
         assert row is not None
         return row[0]
@@ -77,11 +87,7 @@ class _Evaluator:
     def _connection(self, time_zone: str) -> duckdb.DuckDBPyConnection:
         found = self._connections.get(time_zone)
         if found is None:
-            found = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": MEMORY_LIMIT})
-            found.execute("SET TimeZone=" + "'" + time_zone.replace("'", "''") + "'")
-            # DuckDB's optimizer folds the branches of a CASE that are never taken, and raises their errors.
-            found.execute("PRAGMA disable_optimizer")
-            install(found, time_zone)
+            found = connect(time_zone)
             self._connections[time_zone] = found
         return found
 
@@ -94,6 +100,7 @@ class _Evaluator:
                 while (task := self._tasks.get_nowait()) is not None:
                     task.future.cancel()
             self._tasks.put(None)
+        self._child.kill()
         for connection in list(self._connections.values()):
             connection.interrupt()
 
