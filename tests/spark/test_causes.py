@@ -43,6 +43,13 @@ Caused by: java.io.IOException: Stream closed
 \tat scala.Option.foreach(Option.scala:437)
 \tat org.apache.spark.api.python.BasePythonRunner.compute(PythonRunner.scala:637)
 """
+# It was killed while it started.
+NO_PORT = "EOFException occurred while reading the port number from headrace.spark.daemon's stdout."
+UNBORN = f"""An error occurred while calling o269.collectToPython.
+: org.apache.spark.SparkException: {NO_PORT}
+\tat org.apache.spark.errors.SparkCoreErrors$.eofExceptionWhileReadPortNumberError(SparkCoreErrors.scala:55)
+\tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:382)
+"""
 RESET = """org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times
 Caused by: java.net.SocketException: Connection reset
 \tat java.base/sun.nio.ch.SocketChannelImpl.read(SocketChannelImpl.java:426)
@@ -126,6 +133,7 @@ def test_the_cause_is_found_although_pyspark_shows_only_the_outermost_error() ->
     ("text", "cause", "of_spark"),
     [
         (NO_DAEMON, f"{NO_FORKS}: java.io.IOException: Stream closed", True),
+        (UNBORN, f"{NO_FORKS}: {NO_PORT}", True),
         (RESET, f"{WORKER_GONE}: java.net.SocketException: Connection reset", False),
         (FROM_A_FILE, "java.io.IOException: Input/output error", False),
     ],

@@ -27,8 +27,10 @@ _BROKEN = re.compile(
     r"(?:\s*at (?:java|jdk|sun)\..+\n)*\s*at org\.apache\.spark\.api\.python\.(\w+)",
     re.MULTILINE,
 )
-# A worker that was idle died, and so did the process that forks workers: Spark cannot tell it. The workers are not to
-# blame, and Spark meets each dead one in a job of its own.
+# The process that forks workers died while it started.
+_NO_PORT = re.compile(r"EOFException occurred while reading the port number from .+$", re.MULTILINE)
+# The process that forks workers was killed. If idle workers died, too, Spark meets each dead one in a job of its own,
+# and fails to tell that process. No query is to blame.
 NO_FORKS = "Spark's process that forks Python workers was killed"
 WORKER_GONE = "Python worker exited unexpectedly (its connection broke)"
 
@@ -49,9 +51,9 @@ def from_state(failure: Exception) -> bool:
 def in_short(text: str) -> str:
     """The cause in a failure text of Spark, which is mostly stack traces.
 
-    The first of these that is there: an error of headrace with a code, the death of a worker, a full disk, a broken
-    connection to a worker, a damaged checkpoint file, the last line of a Python traceback, the innermost cause of the
-    JVM, the error of a call, the first line.
+    The first of these that is there: an error of headrace with a code, the death of a worker, a full disk, the death of
+    the process that forks workers, a broken connection to a worker, a damaged checkpoint file, the last line of a
+    Python traceback, the innermost cause of the JVM, the error of a call, the first line.
     """
     coded = [_without_frames(found) for found in _CODED.findall(text)]
     if coded:
@@ -63,6 +65,8 @@ def in_short(text: str) -> str:
             f"Spark cannot write: {full[0]}",
             advice="Free space on the disks of the state directory and of /tmp.",
         ).render()
+    if unborn := _NO_PORT.search(text):
+        return f"{NO_FORKS}: {_STATE.sub('', unborn[0])}"
     if broken := _BROKEN.search(text):
         lost = NO_FORKS if broken[2] == "PythonWorkerFactory" else WORKER_GONE
         return f"{lost}: {_STATE.sub('', broken[1])}"
