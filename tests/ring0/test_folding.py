@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal as D
 from typing import Any
 
@@ -16,6 +17,8 @@ from headrace.bridge.buckets import buckets
 from headrace.bridge.merging import CannotMerge
 from headrace.bridge.packs import PackEntry
 from headrace.bridge.rows import decode_rows
+from headrace.errors import OutOfMemory
+from headrace.exec import sizing
 from headrace.exec.aggregates import aggregate_rows, schema_of
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.program import (
@@ -44,6 +47,7 @@ from headrace.model.schema import (
 )
 from headrace.ring0 import fold_columns, fold_passes, folding
 from headrace.ring0 import runner as runner_module
+from headrace.ring0.cuts import CutRule, cutting
 from headrace.ring0.fold_program import fold_program
 from headrace.ring0.runner import Runner
 from headrace.sinks.sink_kind import SinkKey
@@ -217,6 +221,24 @@ def test_batches_of_one_task_are_merged() -> None:
     for rows in (first, second):
         assert fold_passes.run_folded({1: runner}, [[1]], rows, {}, None) == {1: None}
     check(member, runner, pa.concat_tables([first, second]))
+
+
+def test_rows_that_are_merged_again_are_cut_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "MERGE_BYTES", 1)
+    # DuckDB keeps the order of fewer groups.
+    rows = table([(f"k{i % 997}", i, 0.5, True, 1, None, None, i % 6011 * SECOND) for i in range(300_000)])
+    member = pipeline(1, "text", None, TUMBLE)
+    found = aggregate_rows(member.program.ring0, member.program.meaning, rows, None)
+    order, cut = cutting(found.partials, CutRule.of(member))
+    runner = Runner(member, SinkKey("c", 1, 1), None)
+    runner.take(replace(found, partials=found.partials.take(order)), rows, cut)
+    check(member, runner, rows)
+
+
+def test_encoded_groups_that_fit_into_no_task_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizing, "HELD_BYTES", 1000)
+    with pytest.raises(OutOfMemory):
+        fed(pipeline(1, "text", None, TUMBLE), batches()).finish(1 << 20)
 
 
 @pytest.mark.parametrize("together", [1, 3])

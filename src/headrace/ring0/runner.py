@@ -166,6 +166,7 @@ class Runner:
                 self._stage()
                 return []
             if self._pieces and self._merge_pieces():
+                self._require_memory(self._pieces.bytes)
                 entries = self._pieces.entries()
                 if all(e.rows <= max_rows and len(e.payload) <= MAX_PAYLOAD for _, e in entries):
                     return entries
@@ -184,8 +185,9 @@ class Runner:
             self.seconds += time.perf_counter() - began
 
     def _merge(self) -> None:
-        """Merge the partial aggregates. Raises OutOfMemory when they still take more bytes than a task may hold."""
-        program = self.pipeline.program
+        """Merge the partial aggregates, which changes their order. Raises OutOfMemory when they still take more bytes
+        than a task may hold."""
+        program, self._cut = self.pipeline.program, None
         self._tables = [merge(program.ring0, program.meaning, self._tables, self.pipeline.max_group_values)]
         self._bytes = self._tables[0].nbytes
         self._require_memory(self._bytes)
