@@ -230,6 +230,7 @@ def test_rows_that_are_merged_again_are_cut_again(monkeypatch: pytest.MonkeyPatc
     member = pipeline(1, "text", None, TUMBLE)
     found = aggregate_rows(member.program.ring0, member.program.meaning, rows, None)
     order, cut = cutting(found.partials, CutRule.of(member))
+    assert order is not None
     runner = Runner(member, SinkKey("c", 1, 1), None)
     runner.take(replace(found, partials=found.partials.take(order)), rows, cut)
     check(member, runner, rows)

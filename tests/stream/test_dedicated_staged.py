@@ -7,6 +7,7 @@ import contextlib
 import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +19,13 @@ from headrace.errors import SinkFailed
 from headrace.model.definitions import SinkDef
 from headrace.sinks.file_sink import FileSink
 from headrace.sinks.http_sink import HttpTarget
+from headrace.sinks.rolling import RollingSink
 from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.sinks.staged_sink import StagedRows
+from headrace.spark import dedicated_committer
 from headrace.stream import dedicated_runtime
+from headrace.stream.dedicated_runtime import DedicatedRuntime
+from tests.stream.test_dedicated_damage import Host
 from tests.stream.test_dedicated_epochs import Rig, rows_without_spark
 
 __all__ = ["rows_without_spark"]
@@ -195,7 +200,7 @@ def test_a_dropped_pipeline_names_the_epochs_that_a_sink_never_gets(
     with pytest.raises(SinkFailed):
         staged.batch(1, 2)
     staged.runtime.forget()
-    assert "sink b never gets epoch 1" in caplog.text
+    assert "may lack rows: b epoch 1" in caplog.text
     assert not staged.runtime.home.exists()
 
 
@@ -211,7 +216,7 @@ def test_a_sink_that_hangs_does_not_hold_up_the_drop_of_its_pipeline(
     monkeypatch.setattr(dedicated_runtime, "LAST_SECONDS", 0.2)
     staged.runtime.forget()
     answers.set()
-    assert "could not be delivered in time" in caplog.text
+    assert "did not answer in time" in caplog.text
     assert not staged.runtime.home.exists()
 
 
@@ -223,3 +228,82 @@ def test_a_dropped_pipeline_whose_sinks_owe_nothing_asks_none_of_them(
     staged.runtime.forget()
     assert staged.arrived == [1]
     assert not caplog.records
+
+
+def test_a_pipeline_that_was_stopped_at_once_and_then_dropped_delivers_what_its_sinks_owe(staged: StagedRig) -> None:
+    staged.batch(0, 1)
+    staged.broken = {"b"}
+    with pytest.raises(SinkFailed):
+        staged.batch(1, 2)
+    staged.broken.clear()
+    staged.runtime.close()
+    staged.pipeline = replace(staged.pipeline, fresh=1)
+    directory = staged.root / "streams"
+    DedicatedRuntime(staged.pipeline, lambda stream: directory / stream, Host()).forget()
+    assert staged.shown("a") == staged.arrived == [1, 2]
+    assert not list(directory.rglob("1-*"))
+
+
+def test_a_sink_that_does_not_say_what_it_has_keeps_no_other_from_its_rows(
+    staged: StagedRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    staged.redeclare("a", "b", on_failure="detach")
+    staged.batch(0, 1)
+    staged.broken = {"b"}
+    staged.batch(1, 2)
+    staged.broken = {"a", "b"}
+    with pytest.raises(SinkFailed):
+        staged.batch(2, 3)
+    staged.broken = {"a"}
+
+    def unreachable(sink: FileSink, key: SinkKey) -> bool:
+        raise SinkFailed("a does not answer")
+
+    monkeypatch.setattr(FileSink, "committed", unreachable)
+    staged.runtime.forget()
+    assert staged.arrived == [1, 2]
+    assert "a epoch 2" in caplog.text
+    assert "epoch 1" not in caplog.text
+
+
+def test_the_epochs_of_a_commit_that_hangs_are_named_when_its_pipeline_is_dropped(
+    staged: StagedRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    staged.batch(0, 1)
+    staged.broken = {"b"}
+    with pytest.raises(SinkFailed):
+        staged.batch(1, 2)
+    monkeypatch.setattr(dedicated_committer, "SETTLE_SECONDS", 0.1)
+    with staged.runtime.committer._busy:
+        staged.runtime.forget()
+    assert "b epoch 1" in caplog.text
+
+
+def test_a_rolling_sink_that_hangs_does_not_hold_up_the_drop_of_its_pipeline(
+    staged: StagedRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Closing it waits for the same lock as its commit."""
+    rolling = SinkDef("a", "jsonl", {"path": str(staged.root / "a"), "retries": "0", "roll_size": "1MB"})
+    staged.runtime.close()
+    staged.pipeline = replace(staged.pipeline, sinks=(rolling, staged.pipeline.sinks[1]))
+    staged.runtime = staged._made()
+    staged.batch(0, 1)
+    staged.broken = {"b"}
+    with pytest.raises(SinkFailed):
+        staged.batch(1, 2)
+    answers = threading.Event()
+    monkeypatch.setattr(dedicated_runtime, "LAST_SECONDS", 0.2)
+    commit = RollingSink.commit
+
+    def hangs(sink: RollingSink, key: SinkKey, rows: list[Staged]) -> int:
+        with sink._lock:
+            answers.wait(30)
+            return commit(sink, key, rows)
+
+    monkeypatch.setattr(RollingSink, "commit", hangs)
+    began = time.monotonic()
+    staged.runtime.forget()
+    answers.set()
+    assert time.monotonic() - began < 10
+    assert "did not answer in time" in caplog.text
+    assert not staged.runtime.home.exists()

@@ -77,6 +77,10 @@ class DedicatedPipelines:
                 self._runtime(record).prepare()
             elif record.definition.instance not in self._made:  # so that DROP finds what it has on disk
                 self._runtime(record)
+        declared = {record.definition.instance for record in _dedicated(self._declarations.catalog)}
+        for left in self._declarations.catalog.ended:  # a crash may have interrupted a DROP
+            if left.pipeline.instance not in declared | set(self._made):
+                self.get(left.pipeline)
 
     def align(self) -> None:
         """Start and stop queries as the catalog says. A pipeline that ends gracefully first reads what is in its feeds.
@@ -103,6 +107,14 @@ class DedicatedPipelines:
                 advice="Rows that wait stay in the feed, and START PIPELINE continues with them.",
                 names=", ".join(late),
             )
+
+    def settle_last(self, streams: Collection[str]) -> None:
+        """These streams are about to be deleted, with the state of the pipelines that read them: deliver what the sinks
+        of these pipelines owe."""
+        wanted = {s.lower() for s in streams}
+        for runtime in list(self._made.values()):
+            if runtime.pipeline.program.stream.lower() in wanted:
+                runtime.settle_last()
 
     def _is_gone(self, catalog: Catalog, pipeline: PipelineDef) -> bool:
         """True if no plan names the pipeline any more: its ends are published."""

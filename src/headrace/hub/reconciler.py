@@ -87,6 +87,7 @@ class Reconciler:
             self.declarations,
             self._runtimes,
             self._damaged,
+            dedicated=self.dedicated,
             reservations=self.reservations,
             reserve=self.reserve,
         )

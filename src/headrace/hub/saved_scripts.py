@@ -9,6 +9,7 @@ from functools import partial
 from headrace.errors import HeadraceError
 from headrace.hub.damage import DamagedStreams
 from headrace.hub.declarations import Declarations
+from headrace.hub.dedicated_pipelines import DedicatedPipelines
 from headrace.hub.effects import DeclaredScript, ScriptEffects
 from headrace.hub.reservations import StreamReservations
 from headrace.hub.reserve import Reserve
@@ -36,11 +37,12 @@ class SavedScripts:
         runtimes: Runtimes,
         damaged: DamagedStreams,
         *,
+        dedicated: DedicatedPipelines,
         reservations: StreamReservations,
         reserve: Reserve,
     ) -> None:
         self._state, self._declarations, self._runtimes, self._damaged = state, declarations, runtimes, damaged
-        self._reservations, self._reserve = reservations, reserve
+        self._reservations, self._reserve, self._dedicated = reservations, reserve, dedicated
         # Scripts that are being carried out and may be rolled back, by their `id`: comparing catalogs is slow.
         self._pending: dict[int, DeclaredScript] = {}
 
@@ -116,6 +118,7 @@ class SavedScripts:
 
     def _forget(self, streams: Collection[str]) -> None:
         """Delete streams with their pipelines. Under the lock."""
+        self._dedicated.settle_last(streams)
         self._runtimes.forget(streams)
         self._damaged.clear(streams)
 

@@ -19,7 +19,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -226,23 +226,21 @@ class DedicatedCommitter:
         """`before` with the debts of sinks for the undecided epochs of states that were dropped. If one of the sinks
         has committed such an epoch, all have promised it. The debts are stored before this batch is delivered: then the
         sink that shows an epoch may forget its manifest."""
-        new = () if before.epoch >= 0 else self._undecided_debts(pipeline, begin.all_undecided, before.debts)
+        if before.epoch >= 0 or not begin.all_undecided:
+            return before
+        names = [sink.name for sink in pipeline.sinks]
+        owed = {(debt.sink, debt.epoch) for debt in before.debts}
+        new: list[Debt] = []
+        for epoch in begin.all_undecided:
+            key = self.sinks.key(pipeline.instance, epoch)
+            if any(self.sinks.of(pipeline, name).committed(key) for name in names):
+                new += [Debt(pipeline, name, epoch) for name in names if (name, epoch) not in owed]
         if not new:
             return before
         debts = sorted((*before.debts, *new), key=lambda debt: debt.epoch)
         known = replace(before, debts=tuple(debts))
         self._progress.write(known)
         return known
-
-    def _undecided_debts(self, pipeline: PipelineDef, epochs: Sequence[int], known: Sequence[Debt]) -> tuple[Debt, ...]:
-        """What sinks owe of these epochs beside the `known` debts."""
-        names = [sink.name for sink in pipeline.sinks]
-        owed, new = {(debt.sink, debt.epoch) for debt in known}, []
-        for epoch in epochs:
-            key = self.sinks.key(pipeline.instance, epoch)
-            if any(self.sinks.of(pipeline, name).committed(key) for name in names):
-                new += [Debt(pipeline, name, epoch) for name in names if (name, epoch) not in owed]
-        return tuple(new)
 
     def _after(
         self, before: Progress, batch: int, epoch: int, pipeline: PipelineDef, delivered: Delivered, late: int
@@ -276,15 +274,31 @@ class DedicatedCommitter:
 
     def settle_last(self, pipeline: PipelineDef, left: LeftBehind) -> tuple[Debt, ...]:
         """The pipeline is dropped and its query has ended: try once to commit the epochs that its sinks owe. Returns
-        those that they never get."""
-        if not self._busy.acquire(timeout=SETTLE_SECONDS):  # a commit may hang in a sink
-            return left.debts
+        those that they may lack afterwards."""
+        known = {(debt.sink, debt.epoch) for debt in left.debts}
+        undecided = tuple(Debt(pipeline, sink.name, epoch) for epoch in left.undecided for sink in pipeline.sinks)
+        undecided = tuple(debt for debt in undecided if (debt.sink, debt.epoch) not in known)
+        if not self._busy.acquire(timeout=SETTLE_SECONDS):  # a commit hangs in a sink
+            return (*left.debts, *undecided)
         try:
-            undecided = self._undecided_debts(pipeline, left.undecided, left.debts)
-            owed = sorted((*left.debts, *undecided), key=lambda debt: debt.epoch)
-            return tuple(debt for debt in owed if not self.sinks.settled(debt, declared=False))
+            lacking = [debt for debt in left.debts if not self.sinks.settled(debt, declared=False)]
+            for epoch in left.undecided:
+                shown = {self._shows(pipeline, sink.name, epoch) for sink in pipeline.sinks}
+                owed = [debt for debt in undecided if debt.epoch == epoch]
+                if True in shown:  # then all have promised it
+                    lacking += [debt for debt in owed if not self.sinks.settled(debt, declared=False)]
+                elif None in shown:
+                    lacking += owed
+            return tuple(lacking)
         finally:
             self._busy.release()
+
+    def _shows(self, pipeline: PipelineDef, name: str, epoch: int) -> bool | None:
+        """True if a sink has committed an epoch. None if it does not say."""
+        try:
+            return self.sinks.of(pipeline, name).committed(self.sinks.key(pipeline.instance, epoch))
+        except HeadraceError:
+            return None
 
     def release(self) -> None:
         """Let the feeds forget what is read and committed. Spark logs a batch as done after `commit` has returned, so

@@ -35,7 +35,6 @@ from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkp
 from headrace.state.dedicated_state import (
     BEGIN,
     Begin,
-    LeftBehind,
     dedicated_home,
     delete_earlier_turns,
     dropped_states,
@@ -223,39 +222,50 @@ class DedicatedRuntime:
     def forget(self) -> None:
         """Delete everything that it keeps on disk, with its feeds, after a last attempt to deliver what its sinks owe.
         No task of its streams may run for it any more."""
-        self.stop()
-        self._settle_last()
-        self.close()
-        with contextlib.suppress(HeadraceError):  # damaged: then the notes that sinks keep beside their output stay
-            known = sink_epochs(self.directory, self.pipeline.name)
-            if known.newest >= 0:
-                self.committer.sinks.forget([self.pipeline], known.newest + 1)
+        self.settle_last(release=True)
         for log in self.feeds().values():
             remove_feed(log.directory)
         for own in self.home.parent.glob(f"{self.pipeline.instance}-*"):
             shutil.rmtree(own, ignore_errors=True)
         remove_empty(self.home.parent)
 
-    def _settle_last(self) -> None:
-        """Try once to deliver what sinks owe, for LAST_SECONDS at most: a sink that hangs must not hold up a DROP."""
-        left = left_behind([self.home], self.pipeline.name)
-        if left is None:
-            return
-        lost: list[str] = ["what they owe could not be delivered in time"]
+    def settle_last(self, release: bool = False) -> None:
+        """The pipeline is dropped: end its query, and try once to deliver what its sinks owe. With `release` the sinks
+        also forget the pipeline and are closed. A sink that hangs must not hold up a DROP, so this takes at most
+        LAST_SECONDS after the end of the query."""
+        self.stop()
+        missing = ["they did not answer in time"]
 
-        def settle(left: LeftBehind) -> None:
+        def settle() -> None:
             try:
-                lost[:] = [
-                    f"sink {d.sink} never gets epoch {d.epoch}" for d in self.committer.settle_last(self.pipeline, left)
-                ]
-            except HeadraceError as problem:
-                lost[:] = [problem.message]
+                missing[:] = self._missing()
+                if release:
+                    self._release()
+            except Exception as problem:  # nothing above this thread could log it
+                missing[:] = [problem.message if isinstance(problem, HeadraceError) else repr(problem)]
 
-        settling = threading.Thread(target=settle, args=(left,), name="headrace-settle", daemon=True)
+        settling = threading.Thread(target=settle, name="headrace-settle", daemon=True)
         settling.start()
         settling.join(LAST_SECONDS)
-        if lost:
-            _log.warning("pipeline %s was dropped, and its sinks lack rows: %s", self.pipeline.name, "; ".join(lost))
+        if missing:
+            _log.warning("pipeline %s was dropped; its sinks may lack rows: %s", self.pipeline.name, "; ".join(missing))
+
+    def _missing(self) -> list[str]:
+        """Deliver what sinks owe. Returns what they may lack afterwards."""
+        if newest_turn(self.home) < 0 and dropped_states(self.home, self.pipeline.instance):
+            self.prepare()  # takes over what the state that was dropped before owes
+        left = left_behind([self.home], self.pipeline.name)
+        lacking = () if left is None else self.committer.settle_last(self.pipeline, left)
+        return [f"{debt.sink} epoch {debt.epoch}" for debt in lacking]
+
+    def _release(self) -> None:
+        """Let the sinks forget the pipeline, and close them."""
+        self.close()
+        if self.home.exists():
+            with contextlib.suppress(HeadraceError):  # damaged: then the notes that sinks keep beside their output stay
+                known = sink_epochs(self.directory, self.pipeline.name)
+                if known.newest >= 0:
+                    self.committer.sinks.forget([self.pipeline], known.newest + 1)
 
     @property
     def committer(self) -> DedicatedCommitter:
