@@ -11,12 +11,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace.errors import SinkFailed
+from headrace.hub.dedicated_pipelines import DedicatedPipelines
 from headrace.model.definitions import SinkDef
+from headrace.model.plan_version import PipelineExit
+from headrace.model.program import DedicatedQuery, FeedInput
 from headrace.sinks.file_sink import FileSink
 from headrace.sinks.http_sink import HttpTarget
 from headrace.sinks.rolling import RollingSink
@@ -306,4 +310,34 @@ def test_a_rolling_sink_that_hangs_does_not_hold_up_the_drop_of_its_pipeline(
     answers.set()
     assert time.monotonic() - began < 10
     assert "did not answer in time" in caplog.text
+    assert not staged.runtime.home.exists()
+
+
+@pytest.mark.parametrize("how", ["after a crash in the DROP", "before its stream is deleted"])
+def test_the_hub_asks_the_sinks_of_dropped_pipelines(staged: StagedRig, how: str) -> None:
+    given = staged.pipeline.program
+    inputs = (FeedInput("s", "s", given.view, given.ring0, given.output),)
+    staged.runtime.close()
+    staged.pipeline = replace(
+        staged.pipeline, program=replace(given, dedicated=DedicatedQuery("SELECT n FROM s", inputs))
+    )
+    staged.runtime = staged._made()
+    staged.batch(0, 1)
+    staged.broken = {"b"}
+    with pytest.raises(SinkFailed):
+        staged.batch(1, 2)
+    staged.broken.clear()
+    staged.runtime.close()
+    ended = (PipelineExit(staged.pipeline, flush=False, number=1),)
+    catalog: Any = SimpleNamespace(pipelines={}, ended=ended, streams={"s": None})
+    declared: Any = SimpleNamespace(catalog=catalog, closed=False)
+    pipelines = DedicatedPipelines(declared, lambda stream: staged.root / "streams" / stream, Host())
+    pipelines.prepare()
+    if how == "before its stream is deleted":
+        pipelines.settle_last(["S"])
+        assert staged.arrived == [1, 2]
+        shutil.rmtree(staged.root / "streams" / "s")
+    catalog.ended = ()
+    pipelines.align()
+    assert staged.shown("a") == staged.arrived == [1, 2]
     assert not staged.runtime.home.exists()
