@@ -13,7 +13,7 @@ import pytest
 from headrace.errors import StreamFailed
 from headrace.model.stored import store
 from headrace.sinks.feed_log import FeedEpoch, FeedSegment
-from headrace.state.notices import EpochPlanned, SourceIdle
+from headrace.state.notices import EpochPlanned, PlanningHeld, SourceIdle
 from headrace.stream import dedicated_runtime
 from headrace.stream.planner_watch import BACKLOG_BYTES, QUIET_SECONDS, PlannerWatch
 from tests.stream.test_dedicated_damage import Host
@@ -45,11 +45,11 @@ def host_of(join: Join) -> Host:
 
 
 def limited(join: Join, strategy: str) -> None:
-    """The query with another strategy, and a limit of a thousand bytes."""
+    """The query with another strategy, a limit of a thousand bytes, and without the stream of its output."""
     query = join.pipeline.program.dedicated
     assert query is not None
     program = replace(join.pipeline.program, dedicated=replace(query, strategy=strategy, limit="1000"))
-    join.pipeline = replace(join.pipeline, program=program)
+    join.pipeline = replace(join.pipeline, program=program, sinks=join.pipeline.sinks[:-1])
     join.runtime.redefine(join.pipeline)
 
 
@@ -70,6 +70,23 @@ def test_a_query_gives_way_while_a_stream_reads_a_backlog_and_its_rows_can_wait(
     assert joined.runtime.gives_way()
     hand_over(joined, "t", 1)
     assert not joined.runtime.gives_way(), "one of its feeds is half full"
+
+
+def test_a_query_whose_output_is_a_stream_gives_way_to_nobody(joined: Join) -> None:
+    host_of(joined).backlog = True
+    feed = joined.pipeline.sinks[-1]
+    limited(joined, "spill")
+    assert joined.runtime.gives_way()
+    joined.runtime.redefine(replace(joined.pipeline, sinks=(*joined.pipeline.sinks, feed)))
+    assert not joined.runtime.gives_way()
+
+
+def test_only_so_much_waits_for_a_query_that_gives_way(joined: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedicated_runtime, "WAITING_BYTES", 100)
+    limited(joined, "spill")
+    host_of(joined).backlog = True
+    hand_over(joined, "s", 100)
+    assert not joined.runtime.gives_way()
 
 
 @pytest.mark.parametrize("strategy", ["pause", "drop"])
@@ -151,5 +168,9 @@ def test_a_stream_reads_a_backlog_until_an_epoch_takes_the_rest_or_it_pauses() -
     now[0] += QUIET_SECONDS
     assert not watch.reads_backlog(BACKLOG_BYTES), "it is paused: a feed is full"
     planned(2, 10 * BACKLOG_BYTES)
+    watch.on_notice(PlanningHeld(stream="s", pid=1))
+    assert not watch.reads_backlog(BACKLOG_BYTES), "it is held"
+    watch.held = False
+    assert watch.reads_backlog(BACKLOG_BYTES)
     watch.on_notice(SourceIdle(stream="s", pid=1, plan=1, exhausted=False))
     assert not watch.reads_backlog(BACKLOG_BYTES)

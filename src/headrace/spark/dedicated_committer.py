@@ -148,7 +148,9 @@ class DedicatedCommitter:
         staged = self.sinks.staged(pipeline)
         for sink in staged.sinks:
             self.sinks.of(pipeline, sink.name).verify(key)
+        waited = time.perf_counter()
         self._wait_for_room(query)
+        waited = time.perf_counter() - waited
         lost: dict[str, str] = {}
         try:
             receipts = write_output(rows, staged, key, lost, in_tasks=True)
@@ -171,7 +173,7 @@ class DedicatedCommitter:
             self._progress.write(after)
         fault_point("after-dedicated-progress")
         spent = time.perf_counter() - began
-        self._share.ran(spent)
+        self._share.ran(spent - waited)
         self._done(BatchSummary(batch, delivered.rows or 0, spent * 1000, delivered.detached))
 
     def _deliver(

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 
 SPILL = "spill"  # the strategy whose rows may wait; 'pause' would hold up the streams, 'drop' would lose rows
+WAITING_BYTES = 256 << 20  # at most, for a query that gives way: STOP and sync have to wait until they are read
 SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
 LAST_SECONDS = 10.0  # for the last attempt, when the pipeline is dropped
 _log = logging.getLogger(__name__)
@@ -329,13 +330,16 @@ class DedicatedRuntime:
 
     def gives_way(self) -> bool:
         """True while its streams read a backlog for other pipelines, and its own rows can wait: they may spill, there
-        is room for as many again, and nobody waits for them. Called by the thread that commits its batches."""
+        is room for as many again, and nobody waits for them, nor for a stream that is made of its output. Called by the
+        thread that commits its batches."""
         query = self.pipeline.program.dedicated
         if query is None or query.strategy != SPILL or self._draining or not self._host.reads_backlog(self.pipeline):
             return False
+        if any(sink.kind == FEED.name for sink in self.pipeline.sinks):
+            return False
         most = FEED.settings_of(self.pipeline.on_stream(query.inputs[0].stream).sinks[0].options).most
         self._logs = self._logs or self.feeds()
-        return all(2 * log.backlog().bytes < most for log in self._logs.values())
+        return all(log.backlog().bytes < min(most / 2, WAITING_BYTES) for log in self._logs.values())
 
     def settle(self, timeout: float) -> bool:
         """Wait until no sink owes an epoch. True if that happened in time."""

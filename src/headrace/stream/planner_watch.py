@@ -110,7 +110,7 @@ class PlannerWatch:
         stream that is paused reads nothing."""
         now = self._clock()
         busy = self._flying is not None or now - self._last_sign < QUIET_SECONDS
-        return busy and self.backlog >= max(BACKLOG_BYTES, newest)
+        return busy and not self.held and self.backlog >= max(BACKLOG_BYTES, newest)
 
     def in_flight(self, doing: str, patience: float) -> InFlight | None:
         """The epoch in flight, if there is one. `doing` is what the committer is doing. A planner that stays silent for

@@ -317,7 +317,7 @@ class StreamRuntime:
     def reads_backlog(self) -> bool:
         """True while the query reads input that was there before it could."""
         recent = self.recent
-        return self.running and bool(recent) and self._query.watch.reads_backlog(recent[-1].bytes)
+        return self._query.supervisor.up and bool(recent) and self._query.watch.reads_backlog(recent[-1].bytes)
 
     @property
     def planner_pid(self) -> int | None:
