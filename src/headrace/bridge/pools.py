@@ -16,7 +16,7 @@ POOL, SPREAD_POOL = -1, -2
 # It can be divided by 1 to 8, 10, 12, 14, 15 and 16.
 MODULUS = 1680
 _SEED = np.uint32(42)  # of Spark's HashPartitioning
-_BUCKETS = 1 << 16  # a place is a multiple of this, plus the bucket
+MOST_BUCKETS = 1 << 16  # a place is a multiple of this, plus the bucket
 PoolKey = tuple[int, int]  # the instance and the bucket that Spark sees
 
 
@@ -30,12 +30,12 @@ def bucket_of(key: PoolKey) -> int | None:
     """The bucket of a pool, None if the key is not that of a pool."""
     instance, place = key
     if instance == SPREAD_POOL:
-        return place % _BUCKETS
+        return place % MOST_BUCKETS
     return place if instance == POOL else None
 
 
 def _place(bucket: int) -> int:
-    places = np.arange(bucket, 1 << 31, _BUCKETS, dtype=np.int64)
+    places = np.arange(bucket, 1 << 31, MOST_BUCKETS, dtype=np.int64)
     fitting = np.flatnonzero(spark_hash(SPREAD_POOL, places) % MODULUS == bucket % MODULUS)
     return int(places[fitting[0]]) if len(fitting) else bucket
 

@@ -1,9 +1,9 @@
 """How much of the time a query on the dedicated host runs while its streams read a backlog.
 
 Streams get free task slots first, but Spark does not interrupt a task, and a batch costs as much CPU per row as any
-query of Spark. Without a limit, a query that spills takes from its neighbours what it saves by being late. So while a
-backlog is read, a query waits after each batch, for nine times as long as the batch took, and at most half a minute:
-it is slow meanwhile, but never stops.
+query of Spark. The rows of a query that spills can wait, and the pipelines of its streams need the cores now. So while
+a backlog is read, the query waits after each batch, for nine times as long as the batch took, and at most half a
+minute. It never stops.
 """
 
 from __future__ import annotations

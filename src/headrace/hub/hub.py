@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from headrace.base.durable import state_errors
 from headrace.base.unknown import unknown
+from headrace.bridge.pools import MOST_BUCKETS
 from headrace.errors import BadOption, UnknownPipeline
 from headrace.hub.describe import show
 from headrace.hub.drafts import Drafts
@@ -51,8 +52,10 @@ def open_hub(
     time_zone: str | None = None,
 ) -> Hub:
     """Open a hub on `state_dir`. The arguments are those of `headrace.connect`."""
-    if buckets is not None and buckets < 1:
-        raise BadOption(f"buckets cannot be {buckets}", advice="It must be 1 or more.", option="buckets", value=buckets)
+    if buckets is not None and not 1 <= buckets <= MOST_BUCKETS:
+        raise BadOption(
+            f"buckets cannot be {buckets}", advice=f"It must be 1 to {MOST_BUCKETS}.", option="buckets", value=buckets
+        )
     if not start_timeout > 0:
         raise BadOption(
             f"start_timeout cannot be {start_timeout}",

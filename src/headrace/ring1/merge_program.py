@@ -56,8 +56,8 @@ class MergeProgram:
 
     def close(self, lanes: Sequence[Sequence[Counted]], merged: Sequence[Sequence[Counted]] = ()) -> list[pa.Table]:
         """The output of each lane, from its segments, with columns `o0, o1, ...`. No two rows in the segments `merged`
-        of all lanes are of one group, and none in `lanes` is of a group in `merged`. Raises CannotMerge if the segments
-        are damaged, or if the kernels cannot handle a value."""
+        of a lane are of one group, and none of its rows in `lanes` is of a group in `merged`. Raises CannotMerge if the
+        segments are damaged, or if the kernels cannot handle a value."""
         if sum([rows for lane in merged for rows, _ in lane]) <= FEW:
             return self._merged([[*lane, *more] for lane, more in zip(lanes, merged, strict=True)] if merged else lanes)
         whole = self._output(*self._decoded(merged))
