@@ -413,7 +413,7 @@ def test_a_state_directory_of_a_newer_format_is_reported_although_its_catalog_ca
 
 
 def test_pipelines_are_spread_over_one_bucket_or_more(tmp_path: Path) -> None:
-    for buckets in (0, -1):
+    for buckets in (0, -1, 65_537):
         with pytest.raises(BadOption):
             headrace.connect(tmp_path / "state", buckets=buckets)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from headrace.errors import DiskFull, StateDamaged, kind_of
 from headrace.model.definitions import PipelineDef
@@ -56,6 +57,16 @@ Caused by: java.net.SocketException: Connection reset
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderInputStream.read(PythonRunner.scala:1)
 """
 # The rows that a worker gets come from a file that cannot be read.
+NO_PROGRAM = """org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times
+Caused by: java.io.IOException: Cannot run program "/gone/python": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+\tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:352)
+"""
+NO_BROADCAST = """org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times
+Caused by: java.io.NotSerializableException: a.B
+\tat java.base/java.io.ObjectOutputStream.writeObject0(ObjectOutputStream.java:1187)
+\tat org.apache.spark.api.python.PythonBroadcast.writeObject(PythonRDD.scala:1)
+"""
 FROM_A_FILE = """org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times
 Caused by: java.io.IOException: Input/output error
 \tat java.base/java.io.FileInputStream.readBytes(Native Method)
@@ -146,6 +157,29 @@ def test_a_lost_worker_is_told_from_a_file_that_cannot_be_read(text: str, cause:
     pipeline = PipelineDef("p", 1, (), program, 1)
     code = query_failure(failure, pipeline).code
     assert code == ("SPARK_REFUSED" if text == FROM_A_FILE else "WORKER_DIED")
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            NO_PROGRAM,
+            'java.io.IOException: Cannot run program "/gone/python": error=2, No such file or directory',
+        ),
+        (NO_BROADCAST, "java.io.NotSerializableException: a.B"),
+    ],
+)
+def test_other_failures_beside_workers_are_no_deaths(text: str, cause: str) -> None:
+    assert cause_of(Py4JError(text)) == cause
+    assert not is_of_spark(Py4JError(text))
+
+
+def test_what_a_user_raises_is_not_taken_for_a_failure_of_spark() -> None:
+    class Raised(PySparkException):
+        def getCondition(self) -> str:
+            return "USER_RAISED_EXCEPTION"
+
+    assert not is_of_spark(Raised(UNBORN))
 
 
 def test_a_lost_worker_is_not_taken_for_a_damaged_checkpoint() -> None:

@@ -90,7 +90,8 @@ def durable_directory(path: Path, mode: int = 0o777) -> None:
     if not path.is_dir():
         durable_directory(path.parent, mode)
         path.mkdir(mode=mode, exist_ok=True)
-        fsync(path.parent)
+        with contextlib.suppress(PermissionError):  # a parent in which files may be made and not listed
+            fsync(path.parent)
 
 
 def private_opener(path: str, flags: int) -> int:

@@ -1,8 +1,8 @@
 """Stateless pipelines whose select list has only columns: their rows are not copied by DuckDB.
 
-DuckDB only says which rows the filter keeps, and Arrow picks these. Without a filter the columns stay where they are. For
-250,000 rows of three columns, DuckDB took 3.3 ms of CPU without a filter and 2.1 to 3.8 ms with one. Now it is nothing
-and 0.6 to 2.4 ms.
+DuckDB only says which rows the filter keeps, and Arrow picks these. Without a filter the columns stay where they are.
+For 250,000 rows of three columns, DuckDB took 3.3 ms of CPU without a filter and 2.1 to 3.8 ms with one. Now it is
+nothing and 0.6 to 2.4 ms.
 """
 
 from __future__ import annotations

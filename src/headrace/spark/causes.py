@@ -23,12 +23,17 @@ _STATE_FILE = re.compile(
 _FRAME = re.compile(r"^\s*(?:at [\w.$/]+\(|\.\.\. \d+ more)")
 # A broken pipe or socket, and the first frame that is not Java's own: where Spark used it.
 _BROKEN = re.compile(
-    r"^(?:Caused by: )?(java\.(?:io|net|nio)\.[\w.]*Exception.*)\n"
-    r"(?:\s*at (?:java|jdk|sun)\..+\n)*\s*at org\.apache\.spark\.api\.python\.(\w+)",
+    r"^(?:Caused by: )?(java\.(?:net\.SocketException|io\.EOFException|nio\.channels\.ClosedChannelException"
+    r"|io\.IOException: (?:Stream closed|Broken pipe|Connection reset))\b.*)\n"
+    r"(?:\s*at (?:java|jdk|sun)\..+\n)*\s*at org\.apache\.spark\.api\.python\.([\w.$]+)\(",
     re.MULTILINE,
 )
+# The frames in which Spark talks to the process that forks workers.
+_TO_FORKS = re.compile(r"PythonWorkerFactory\.(?:\$anonfun\$)?(?:stopWorker|createThroughDaemon)\b")
 # The process that forks workers died while it started.
-_NO_PORT = re.compile(r"EOFException occurred while reading the port number from .+$", re.MULTILINE)
+_NO_PORT = re.compile(
+    r"(?<=SparkException: )EOFException occurred while reading the port number from .+$", re.MULTILINE
+)
 # The process that forks workers was killed. If idle workers died, too, Spark meets each dead one in a job of its own,
 # and fails to tell that process. No query is to blame.
 NO_FORKS = "Spark's process that forks Python workers was killed"
@@ -68,7 +73,7 @@ def in_short(text: str) -> str:
     if unborn := _NO_PORT.search(text):
         return f"{NO_FORKS}: {_STATE.sub('', unborn[0])}"
     if broken := _BROKEN.search(text):
-        lost = NO_FORKS if broken[2] == "PythonWorkerFactory" else WORKER_GONE
+        lost = NO_FORKS if _TO_FORKS.match(broken[2]) else WORKER_GONE
         return f"{lost}: {_STATE.sub('', broken[1])}"
     if damaged := _CHECKSUM.search(text):
         return StateDamaged(

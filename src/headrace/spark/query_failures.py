@@ -30,6 +30,8 @@ def is_of_spark(problem: Exception) -> bool:
         return True
     if isinstance(problem, HeadraceError | PythonException | AnalysisException):  # their texts are the user's
         return False
+    if condition_of(problem) == "USER_RAISED_EXCEPTION":
+        return False
     return _GONE.search(str(problem)) is not None or cause_of(problem).startswith(NO_FORKS)
 
 

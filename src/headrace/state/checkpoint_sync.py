@@ -1,5 +1,8 @@
 """Makes Spark's checkpoint durable. Spark never syncs it: without this a power loss could leave an epoch that is logged
-as done beside state that is missing or torn, and the input of the epoch is deleted by then.
+as done beside state that is missing or torn, when the input of the epoch is deleted.
+
+Called when the next epoch is planned. A power loss before that may still leave such an entry, if the disk had written
+it before the state. Spark then reports the missing state, and nothing of the input is deleted yet.
 
 Spark writes a file of a checkpoint once and renames it to its name. So each file is synced once, with its directories.
 """
@@ -37,10 +40,13 @@ class CheckpointSync:
             self._sync_new()
 
     def _sync_new(self) -> None:
-        found = set(self._files(str(self._checkpoint)))
-        new = {path for path, _, _ in found - self._synced}
-        done = {path for path in new if os.path.basename(os.path.dirname(path)) == COMMITS}
-        for paths in (new - done, done):
+        commits = str(self._checkpoint / COMMITS)
+        # First: what is listed after an entry has the state of its epoch.
+        done = set(self._files(commits))
+        rest = {file for file in self._files(str(self._checkpoint)) if os.path.dirname(file[0]) != commits}
+        found = done | rest
+        for files in (rest, done):
+            paths = {path for path, _, _ in files - self._synced}
             _sync_all(paths)
             _sync_all(self._above(paths))
         self._synced = found
