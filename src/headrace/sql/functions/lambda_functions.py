@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.exec.map_entries import entries_of
+from headrace.exec.map_entries import entries_of, made_map
 from headrace.model.schema import BOOLEAN, Array, DataType, Map
 from headrace.sql.functions.map_functions import checked_map
 from headrace.sql.functions.nesting import kept, let, no_fraction_inside
@@ -33,9 +33,10 @@ def _pairs(first: str, second: str) -> str:
 
 
 def _map_zip_with(args: Sequence[str], kinds: Sequence[DataType], result: DataType) -> str:
-    pairs = lists("map_zip_with", args)
-    made = f"map(list_transform({pairs}, lambda x_2: x_2.k), list_transform({pairs}, {args[2]}))"
-    return f"CASE WHEN {args[0]} IS NOT NULL AND {args[1]} IS NOT NULL THEN {made} END"
+    variable, _, body = args[2].removeprefix("lambda ").partition(": ")
+    entry = f"lambda {variable}: struct_pack(key := {variable}.k, value := {body})"
+    made = f"list_transform({lists('map_zip_with', args)}, {entry})"
+    return made_map(f"CASE WHEN {args[0]} IS NOT NULL AND {args[1]} IS NOT NULL THEN {made} END")
 
 
 def _zipped_values(kinds: Sequence[DataType]) -> DataType | None:
