@@ -10,6 +10,8 @@ from typing import Any
 import confluent_kafka.admin
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.e2e.support import until
+
 _admin: Any = confluent_kafka.admin  # it does not export its names in a way that mypy accepts
 
 
@@ -32,7 +34,13 @@ class Topics:
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         self.admin.create_topics([_admin.NewTopic(name, partitions, config=settings)])[name].result(30)
+        until(lambda: self._led(name, partitions), f"a busy broker shows topic {name}")
         return name
+
+    def _led(self, name: str, partitions: int) -> bool:
+        """True if the topic is known, and all of its partitions have a leader."""
+        known = self.admin.list_topics(timeout=30).topics.get(name)  # asked for by its name, it may be created
+        return known is not None and [p.leader >= 0 for p in known.partitions.values()] == [True] * partitions
 
     def make_on(self, nodes: list[int]) -> str:
         """A new topic with one partition, whose replicas are on these nodes. The first one leads it."""
