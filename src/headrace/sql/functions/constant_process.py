@@ -19,7 +19,7 @@ from headrace.errors import ConstantNotEvaluated
 
 # Constants that call these kernels are evaluated in the process (`headrace.exec.kernels.regex_matches`).
 _KERNELS = "hr_regex_"
-# Without the current directory: a user's `queue.py` there is not the library's.
+# -P: modules of the current directory that are named like the library's are not imported.
 _COMMAND = ("-P", "-m", "headrace.exec.constants")
 _ATTEMPTS = 2
 
