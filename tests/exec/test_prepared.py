@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
@@ -11,6 +13,8 @@ import pytest
 from headrace.exec import duck, prepared
 from headrace.exec.prepared import PreparedStatements
 from headrace.model.program import Meaning
+from headrace.sql import define_stream, parse_script, plan_on_shared_host
+from headrace.state.catalog import Catalog
 
 SQL = "SELECT k, sum(v) AS s FROM rows GROUP BY k ORDER BY k"
 
@@ -90,3 +94,20 @@ def test_the_clock_of_an_epoch_is_read_again_in_every_call() -> None:
     for now in range(4):
         duck.set_clock([meaning], now)
         assert duck.run(meaning, sql, {"rows": rows(("a", 1))}).column("now").to_pylist() == [now]
+
+
+def test_the_date_and_the_reading_of_a_zone_are_read_again_in_every_call() -> None:
+    stream = "CREATE STREAM s (k STRING) WITH (source = 'generator', format = 'json', rows = '1')"
+    catalog = Catalog().with_stream(define_stream(parse_script(stream)[0], Meaning()))  # type: ignore[arg-type]
+    (query,) = parse_script("SELECT current_date() AS day, localtimestamp() AS shown FROM s")
+    meanings = [Meaning(), Meaning(time_zone="Asia/Tokyo"), Meaning(time_zone="America/New_York")]
+    planned = [plan_on_shared_host(query, catalog, meaning) for meaning in meanings]  # type: ignore[arg-type]
+    for hours in (0, 9, 14, 16, 29):
+        now = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(hours=hours)  # New York's clock goes back at 6
+        duck.set_clock(meanings, int(now.timestamp()) * 1_000_000)
+        for meaning, plan in zip(meanings, planned, strict=True):
+            sql = f"SELECT {duck.select_list(plan.program.ring0.outputs)} FROM rows"
+            shown = now.astimezone(ZoneInfo(meaning.time_zone)).replace(tzinfo=None)
+            assert duck.run(meaning, sql, {"rows": rows(("a", 1))}).to_pylist() == [
+                {"day": shown.date(), "shown": shown}
+            ]

@@ -72,6 +72,37 @@ def test_a_failure_after_an_aggregate_names_expression_and_group(mini: Mini, que
     assert f"\n  where {key}\n" in said
 
 
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("SELECT 1 / (count(*) - 2) AS r, d AS k FROM s {groups}", "the expression of the column 'r'"),
+        ("SELECT d AS k, count(*) AS n FROM s {groups} HAVING 1 / (count(*) - 2) > 5", "HAVING"),
+        # HAVING keeps the group that fails, and leaves out an earlier one that would fail.
+        (
+            "SELECT d AS k, 10 / (sum(id) - 100) / (count(*) - 2) AS r FROM s {groups} HAVING sum(id) <> 100",
+            "the expression of the column 'r'",
+        ),
+    ],
+)
+def test_a_failure_in_a_window_names_the_window_and_the_group(
+    tmp_path: Path, mini: Mini, query: str, what: str
+) -> None:
+    (tmp_path / "timed").mkdir()
+    mini.hub.sql(
+        "CREATE STREAM timed (id BIGINT, d INT, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL 0 SECONDS) "
+        f"WITH (source = 'files', path = '{tmp_path / 'timed'}', format = 'json')"
+    )
+    groups = "GROUP BY d, window(t, '10 minutes')"
+    mini.hub.sql(f"CREATE PIPELINE p INTO out AS {query.format(groups=groups).replace('FROM s', 'FROM timed')}")
+    times = [(100, 3, 0), (1, 4, 1), (1, 5, 11), (2, 5, 12), (3, 6, 13), (4, 5, 45)]  # two rows of 5 at 00:10
+    lines = [json.dumps({"id": i, "d": d, "t": f"2026-03-01T00:{m:02}:00Z"}) for i, d, m in times]
+    put(tmp_path / "timed" / "a.json", lines)
+    mini.drain()
+    said = mini.hub.pipelines["p"].status().error
+    assert said is not None and said.startswith(f"[EVALUATION_FAILED] {what} failed: DIVIDE_BY_ZERO"), said
+    assert "\n  in the window from 2026-03-01 00:10:00 to 2026-03-01 00:20:00 (UTC)\n  where k = 5\n" in said
+
+
 def test_an_expression_after_a_generator_fails_without_its_place(mini: Mini) -> None:
     mini.hub.sql("CREATE PIPELINE p INTO out AS SELECT 1 / e AS r FROM s LATERAL VIEW explode(array(d)) t AS e")
     put(mini.directory.parent / "in" / "a.json", LINES)

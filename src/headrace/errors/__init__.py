@@ -59,6 +59,7 @@ from headrace.errors.in_connectors import (
 )
 from headrace.errors.in_hubs import (
     BadSavepoint as BadSavepoint,
+    ConstantNotEvaluated as ConstantNotEvaluated,
     DamagedStream as DamagedStream,
     DiskFull as DiskFull,
     HubClosed as HubClosed,

@@ -34,6 +34,13 @@ class StateUnavailable(ExternalError):
     retry_helps = True
 
 
+class ConstantNotEvaluated(ExternalError):
+    """It is not known whether a constant of a statement has a value, so the statement cannot be planned."""
+
+    code = "CONSTANT_NOT_EVALUATED"
+    retry_helps = True
+
+
 class MissingJava(ExternalError):
     code = "MISSING_JAVA"
 

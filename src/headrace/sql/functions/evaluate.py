@@ -23,10 +23,14 @@ from weakref import WeakSet
 
 import duckdb
 
-from headrace.sql.functions.constant_process import ConstantProcess, connect, needs_process
+from headrace.errors import ConstantNotEvaluated
+from headrace.exec.constants import connect
+from headrace.sql.functions.constant_process import ConstantProcess, needs_process
 from headrace.sql.plan.limits import TooSlow, time_left
 
 EXIT_SECONDS = 2.0
+# The process for regular expressions holds memory, and ends when it has had nothing to do for so long.
+IDLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +70,22 @@ class _Evaluator:
         try:
             self._evaluate_all()
         finally:
-            self._child.kill()
-            self._child.close()
+            self._child.end()
 
     def _evaluate_all(self) -> None:
-        while (task := self._tasks.get()) is not None:
+        while (task := self._next()) is not None:
             if task.future.set_running_or_notify_cancel():
                 try:
                     task.future.set_result(self._value(task.sql, task.time_zone))
                 except BaseException as problem:
                     task.future.set_exception(problem)
+
+    def _next(self) -> _QueuedConstant | None:
+        if self._child.running:
+            with suppress(Empty):
+                return self._tasks.get(timeout=IDLE_SECONDS)
+            self._child.end()
+        return self._tasks.get()
 
     def _value(self, sql: str, time_zone: str) -> Any:
         if needs_process(sql):
@@ -156,8 +166,8 @@ def still_running() -> bool:
 
 
 def evaluate(sql: str, time_zone: str) -> Any:
-    """The value of a constant expression in the given time zone. Raises duckdb.Error, and TooSlow after the time limit
-    of planning. Thread-safe."""
+    """The value of a constant expression in the given time zone. Raises duckdb.Error if the expression fails,
+    ConstantNotEvaluated if that is not known, and TooSlow after the time limit of planning. Thread-safe."""
     while True:
         evaluator, left = _current(), time_left()
         try:
@@ -165,9 +175,11 @@ def evaluate(sql: str, time_zone: str) -> Any:
         except TimeoutError:
             _replace(evaluator)
             raise TooSlow from None
-        except (CancelledError, duckdb.InterruptException):
-            if _current() is evaluator:
-                raise
+        except (CancelledError, duckdb.InterruptException) as problem:
+            if _current() is evaluator:  # not a failure of the expression, so no plan may hold it
+                raise ConstantNotEvaluated(
+                    "the evaluation of a constant was interrupted", advice="Run the statement again."
+                ) from problem
             # Another caller's time limit was over, so it has abandoned this evaluator. That says nothing about this
             # expression.
 

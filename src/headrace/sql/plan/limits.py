@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from headrace.errors import PlanningTimeout, Span
+from headrace.errors import ConstantNotEvaluated, PlanningTimeout, Span
 
 # A query with a hundred columns takes milliseconds, a list of 100,000 values in IN five seconds.
 PLANNING_SECONDS = 30.0
@@ -36,7 +36,8 @@ class TooSlow(Exception):
 
 @contextmanager
 def planning_time(span: Span, seconds: float | None = None) -> Iterator[None]:
-    """Limits the body to `seconds` (default PLANNING_SECONDS). Raises PlanningTimeout at `span`."""
+    """Limits the body to `seconds` (default PLANNING_SECONDS). Raises PlanningTimeout at `span`. The error of
+    a constant that could not be evaluated gets `span`, too."""
     limit = PLANNING_SECONDS if seconds is None else seconds
     token = _deadline.set(time.monotonic() + limit)
     try:
@@ -48,6 +49,9 @@ def planning_time(span: Span, seconds: float | None = None) -> Iterator[None]:
             span=span,
             seconds=limit,
         ) from None
+    except ConstantNotEvaluated as problem:
+        problem.span = span
+        raise
     finally:
         _deadline.reset(token)
 

@@ -185,6 +185,8 @@ def _evaluate(expr: Expr, ctx: PlanContext) -> Expr:
         raw = evaluate(f"({text}) IS NULL" if nested else text, ctx.meaning.time_zone)
     except duckdb.Error as problem:
         return FailingConstant(expr.type, expr, said(problem), at=expr.at)
+    except OverflowError:  # a timestamp that the zone's clock shows in a year that Python does not have
+        return expr
     if nested:  # DuckDB drops the operands beside a NULL, so it must be known
         return Literal(expr.type, None, at=expr.at) if raw else expr
     value = _from_wire(expr, raw)
