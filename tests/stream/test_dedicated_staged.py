@@ -79,6 +79,13 @@ class StagedRig(Rig):
         """The rows that the server of `b` has."""
         return sorted(n for rows in self.sent.values() for n in rows)
 
+    def owe(self) -> None:
+        """Two batches, of which `b` cannot commit the second one."""
+        self.batch(0, 1)
+        self.broken = {"b"}
+        with pytest.raises(SinkFailed):
+            self.batch(1, 2)
+
     def staged(self) -> list[Path]:
         """What is staged or promised anywhere."""
         found = [p for p in (self.root / "streams").rglob("_headrace/*/*") if p.suffix != ".json"]
@@ -199,10 +206,7 @@ def test_a_dropped_pipeline_delivers_what_its_sinks_owe(staged: StagedRig, owed:
 def test_a_dropped_pipeline_names_the_epochs_that_a_sink_never_gets(
     staged: StagedRig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    staged.batch(0, 1)
-    staged.broken = {"b"}
-    with pytest.raises(SinkFailed):
-        staged.batch(1, 2)
+    staged.owe()
     staged.runtime.forget()
     assert "may lack rows: b epoch 1" in caplog.text
     assert not staged.runtime.home.exists()
@@ -211,10 +215,7 @@ def test_a_dropped_pipeline_names_the_epochs_that_a_sink_never_gets(
 def test_a_sink_that_hangs_does_not_hold_up_the_drop_of_its_pipeline(
     staged: StagedRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    staged.batch(0, 1)
-    staged.broken = {"b"}
-    with pytest.raises(SinkFailed):
-        staged.batch(1, 2)
+    staged.owe()
     answers = threading.Event()
     monkeypatch.setattr(HttpTarget, "deliver", lambda *given: answers.wait(60))
     monkeypatch.setattr(dedicated_runtime, "LAST_SECONDS", 0.2)
@@ -235,10 +236,7 @@ def test_a_dropped_pipeline_whose_sinks_owe_nothing_asks_none_of_them(
 
 
 def test_a_pipeline_that_was_stopped_at_once_and_then_dropped_delivers_what_its_sinks_owe(staged: StagedRig) -> None:
-    staged.batch(0, 1)
-    staged.broken = {"b"}
-    with pytest.raises(SinkFailed):
-        staged.batch(1, 2)
+    staged.owe()
     staged.broken.clear()
     staged.runtime.close()
     staged.pipeline = replace(staged.pipeline, fresh=1)
@@ -273,10 +271,7 @@ def test_a_sink_that_does_not_say_what_it_has_keeps_no_other_from_its_rows(
 def test_the_epochs_of_a_commit_that_hangs_are_named_when_its_pipeline_is_dropped(
     staged: StagedRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    staged.batch(0, 1)
-    staged.broken = {"b"}
-    with pytest.raises(SinkFailed):
-        staged.batch(1, 2)
+    staged.owe()
     monkeypatch.setattr(dedicated_committer, "SETTLE_SECONDS", 0.1)
     with staged.runtime.committer._busy:
         staged.runtime.forget()
@@ -291,10 +286,7 @@ def test_a_rolling_sink_that_hangs_does_not_hold_up_the_drop_of_its_pipeline(
     staged.runtime.close()
     staged.pipeline = replace(staged.pipeline, sinks=(rolling, staged.pipeline.sinks[1]))
     staged.runtime = staged._made()
-    staged.batch(0, 1)
-    staged.broken = {"b"}
-    with pytest.raises(SinkFailed):
-        staged.batch(1, 2)
+    staged.owe()
     answers = threading.Event()
     monkeypatch.setattr(dedicated_runtime, "LAST_SECONDS", 0.2)
     commit = RollingSink.commit
@@ -322,10 +314,7 @@ def test_the_hub_asks_the_sinks_of_dropped_pipelines(staged: StagedRig, how: str
         staged.pipeline, program=replace(given, dedicated=DedicatedQuery("SELECT n FROM s", inputs))
     )
     staged.runtime = staged._made()
-    staged.batch(0, 1)
-    staged.broken = {"b"}
-    with pytest.raises(SinkFailed):
-        staged.batch(1, 2)
+    staged.owe()
     staged.broken.clear()
     staged.runtime.close()
     ended = (PipelineExit(staged.pipeline, flush=False, number=1),)
