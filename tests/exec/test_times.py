@@ -17,7 +17,7 @@ from headrace.exec.kernels.kernel import KernelError
 from headrace.exec.kernels.number_texts import KERNELS as NUMBERS
 from headrace.exec.kernels.pattern_reading import read, reader
 from headrace.exec.kernels.timestamps import KERNELS as TIMES
-from headrace.exec.kernels.zones import DAY, SECOND, UnknownZone, known, zone
+from headrace.exec.kernels.zones import DAY, SECOND, UnknownZone, known, zone, zone_by_id
 
 YEARS_400 = 146_097 * 86_400
 
@@ -67,6 +67,17 @@ def test_texts_that_are_no_zones_in_java_are_refused(text: str) -> None:
     assert not known(text)
     with pytest.raises(UnknownZone):
         zone(text)
+
+
+@pytest.mark.parametrize("text", ["GMT+0", "GMT-0", "gmt+0", "UTC+0", "UT+1"])
+def test_the_letters_vv_read_no_offset_without_minutes_even_if_it_names_a_region(text: str) -> None:
+    assert zone_by_id(text) is None
+
+
+@pytest.mark.parametrize("text", ["GMT0", "gmt0", "Etc/GMT+0", "etc/gmt-0", "Greenwich", "GMT+00:00"])
+def test_the_letters_vv_read_other_names_of_gmt(text: str) -> None:
+    found = zone_by_id(text)
+    assert found is not None and found.offset(np.array([0], np.int64)).tolist() == [0]
 
 
 @pytest.mark.parametrize("pattern", ["w", "YYYY", "MMMMM", "z", "F", "V", "#", "yyyy'", "]", "OO", "SSSSSSSSSS"])

@@ -58,6 +58,14 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
     yield "add_months(DATE, INT)", ("DATE", "SMALL INT"), "add_months(add_months(a, b * 60000), b)"
     yield _DT, ("INT",), "string(make_dt_interval(a, a))"
     yield _YM, ("INT",), "string(make_ym_interval(a, a))"
+    yield _DT, ("INT",), "string(make_dt_interval(2147483647, a))"  # overflows, but not beside a NULL
+    for text in ("106751992, 0, 0, b", "a, 0, nullif(0, 0), b", "a, b, a", "nullif(a, a), 2147483647, 2147483647, b"):
+        yield _DT, ("INT", "DECIMAL(18,6)" if text.endswith(" b") else "INT"), f"string(make_dt_interval({text}))"
+    for operator in ("+", "-"):
+        for kind in ("TIMESTAMP", "TIMESTAMP_NTZ"):
+            yield _DT, ("DECIMAL(18,6)", kind), f"b {operator} make_dt_interval(-106751992, 0, 0, a)"
+    yield _DT, ("DECIMAL(18,6)",), "(make_dt_interval(106751992, 0, 0, a) > INTERVAL 1 DAY)"
+    yield _YM, ("INT",), "string(make_ym_interval(2147483647, a))"
 
 
 def _under_their_own_names() -> Iterator[tuple[str, tuple[str, ...], str]]:

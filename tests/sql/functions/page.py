@@ -36,7 +36,8 @@ Known limits:
   version of Java. Reading takes `G`, `y`, `M`, `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z`,
   `O`, `VV`, quotes and brackets, each letter once. Of the others Spark itself reads only `z`, whose names depend on the
   version of Java, too. `VV` reads the names of regions (without EST, MST and HST, as Java 17), `Z`, `UTC`, `UT`, `GMT`
-  and offsets such as +05:30; a character that no name has must follow, or the end. `to_timestamp_ntz` does not take it.
+  and offsets such as +05:30, but not GMT+0 and GMT-0, as in Java. A character that no name has must follow, or the end.
+  `to_timestamp_ntz` does not take it.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
 - `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
   with it. They are refused after an aggregate.
@@ -83,6 +84,8 @@ Known limits:
   So are `try_to_binary` and `hmac`. And Spark's optimizer also drops operands beside a
   constant that is computed, as in `(1 / b) + nullif(1, 1)` and `1 / b > 0 AND 1 = 2`. Here only a written `NULL`,
   `TRUE` or `FALSE` does that; beside others they are evaluated, and may fail.
+- A constant index of an array that always fails is refused, as in `a[2147483647 + 1]`. Spark evaluates it while it
+  plans, unless it may be NULL for Spark, and fails even where no row has an array.
 - Sums and products of whole numbers have their constants last, as one number, like in Spark: `i + 1 + -1` cannot
   overflow. This reaches into `try_add` and `try_multiply`; the outermost operator decides about all of them.
 - A filter does not evaluate its next part after one that is NULL, like Spark's compiled filters.

@@ -10,13 +10,13 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.exec.kernels import KERNELS
-from tests.sql.functions.harness import FAILED, Duck, plan_expressions
+from tests.sql.functions.harness import FAILED, TIME_ZONE, Duck, plan_expressions
 
 _KINDS = ("TIMESTAMP", "INT", "STRING", "DATE")
 
 
-def _evaluated(text: str) -> object:
-    (planned,) = plan_expressions(_KINDS, [text])
+def _evaluated(text: str, zone: str = TIME_ZONE) -> object:
+    (planned,) = plan_expressions(_KINDS, [text], time_zone=zone)
     assert not isinstance(planned, HeadraceError), planned
     row = pa.table(
         {
@@ -26,7 +26,7 @@ def _evaluated(text: str) -> object:
             "d": pa.array([dt.date(2024, 1, 31)]),
         }
     )
-    (value,) = Duck(row).evaluate(*planned).values
+    (value,) = Duck(row, zone).evaluate(*planned).values
     return value
 
 
@@ -85,6 +85,17 @@ def test_no_overflow_is_looked_for_beside_a_null() -> None:
     assert _evaluated("a + make_interval(2147483647, 0, 0, 0, 0, 0, nullif(b, 1))") is None
     assert _evaluated("nullif(a, a) - make_interval(2147483647 * b)") is None
     assert _evaluated("d + make_interval(0, 0, nullif(b, 1), 0, b)") is None
+    assert _evaluated("a + make_ym_interval(2147483647, nullif(b, 1))") is None
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_a_day_time_interval_does_not_overflow_beside_a_null(zone: str) -> None:
+    for days in (106751992, 2147483647):
+        made = f"make_dt_interval({days} * b, 0, 0, nullif(b, 1))"
+        for text in (f"timestamp_micros(0L) + {made}", f"a - {made}", f"{made} > INTERVAL 1 DAY"):
+            assert _evaluated(text, zone) is None, text
+            assert _evaluated(text.replace("nullif(b, 1)", "0"), zone) == FAILED, text
+    assert _evaluated("a + make_dt_interval(nullif(b, 1), 2147483647, 2147483647, 1)", zone) is None
 
 
 def test_an_overflow_fails_and_is_null_with_try_but_the_negative_of_the_smallest_number_always_fails() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from headrace.errors import HeadraceError, UnsupportedOnShared
 from headrace.model.schema import parse_type
@@ -175,6 +175,7 @@ ROWS = pa.table({
     "d": pa.array([None, 1.5, 2.0], pa.float64()),
 })  # fmt: skip
 KINDS = ("INT", "INT", "STRING", "DOUBLE")
+NO_NUMBER = "CAST(TRY_CAST(-32768 AS TINYINT) AS INT)"  # a constant that happens to be NULL
 
 
 def _values(text: str) -> list[Any]:
@@ -234,6 +235,11 @@ def _values(text: str) -> list[Any]:
         ("bround(coalesce(CAST('-inf' AS DOUBLE), d), 1)", [-math.inf] * 3),
         ("bround(CAST(elt(2, c, '-inf') AS DOUBLE), 1)", [-math.inf] * 3),
         ("make_timestamp_ntz(2024, 2, a, 1, 1, 1e20D) IS NULL", [FAILED, True, FAILED]),
+        (f"(b % b) > try_mod(b, {NO_NUMBER})", [None, FAILED, None]),
+        (f"(b % b) > try_divide(b, {NO_NUMBER})", [None, FAILED, None]),
+        (f"(b % b) > try_mod({NO_NUMBER}, b)", [None, FAILED, None]),
+        (f"try_mod(b % b, {NO_NUMBER})", [None, None, None]),
+        (f"try_mod({NO_NUMBER}, b % b)", [None, FAILED, None]),
     ],
 )
 def test_operands_are_evaluated_like_in_spark(text: str, values: list[Any]) -> None:
@@ -262,6 +268,64 @@ def test_a_sign_before_null_makes_it_a_double() -> None:
 def test_an_attempt_that_would_hide_the_failure_of_its_operand_is_refused() -> None:
     (planned,) = plan_expressions(KINDS, ["try_to_binary(CAST(1 / b AS STRING))"])
     assert isinstance(planned, UnsupportedOnShared)
+
+
+TOO_LATE = "weekday(to_timestamp('+2024-01-01', 'yyyy-MM-dd HH:mm O'))"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"array_distinct(array_prepend(e, a))[{TOO_LATE}]",
+        f"e[{TOO_LATE}]",
+        "e[2147483647 + 1]",
+        "element_at(e, 2147483647 + 1)",
+        "try_element_at(e, 2147483647 + 1)",
+        "get(e, abs(-2147483647 - 1))",
+        "e[if(true, 2147483647 + 1, 1)]",
+        "if(a > 100, e[2147483647 + 1], 1)",
+        "transform(e, x -> array(x)[2147483647 + 1])",
+    ],
+)
+@pytest.mark.spark
+def test_a_constant_index_that_fails_is_refused_where_spark_fails_without_elements(
+    spark_of_the_run: Any, text: str
+) -> None:
+    (planned,) = plan_expressions(INDEXED, [text], "ace")
+    assert isinstance(planned, UnsupportedOnShared) and "an index that always fails" in planned.message
+    session = session_for_fuzzing(spark_of_the_run)
+    Spark(session, _no_arrays(), INDEXED, list("ace"))
+    with pytest.raises(PySparkException):
+        session.sql(f"SELECT {text} AS r FROM v").collect()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "e[1 % 0]",
+        "element_at(e, CAST('no' AS INT))",
+        "e[if(false, 2147483647 + 1, 1)]",
+        "e[coalesce(1, 2147483647 + 1)]",
+        "e[coalesce(a, 2147483647 + 1)]",
+        "e[CAST(c AS INT)]",
+        "slice(e, 2147483647 + 1, 1)[0]",
+        "map(a, 2)[2147483647 - 1]",
+    ],
+)
+@pytest.mark.spark
+def test_other_indexes_are_evaluated_where_spark_does(spark_of_the_run: Any, text: str) -> None:
+    (planned,) = plan_expressions(INDEXED, [text], "ace")
+    assert not isinstance(planned, HeadraceError), planned
+    theirs = Spark(session_for_fuzzing(spark_of_the_run), _no_arrays(), INDEXED, list("ace")).by_row(text)
+    assert Duck(_no_arrays()).evaluate(*planned).values == theirs.values == [None, None]
+
+
+INDEXED = ("INT", "STRING", "ARRAY<INT>")
+
+
+def _no_arrays() -> pa.Table:
+    arrays = pa.array([None, None], pa.list_(pa.int32()))
+    return pa.table({"a": pa.array([5, 7], pa.int32()), "c": pa.array(["x", "y"]), "e": arrays})
 
 
 def test_a_filter_fails_where_its_value_does() -> None:

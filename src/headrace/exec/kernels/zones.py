@@ -115,7 +115,8 @@ def zone(text: str) -> Zone:
 @lru_cache(maxsize=4096)
 def zone_by_id(text: str) -> Zone | None:
     """The zone that the pattern letters VV read, in any case: the name of a region, Z, or an offset with minutes, alone
-    or after UTC, UT or GMT. None for all others. Java 17 has no EST, MST and HST, newer ones have."""
+    or after UTC, UT or GMT. None for all others: also for GMT+0 and GMT-0, whose offset has no minutes, although they
+    name regions. Java 17 has no EST, MST and HST, newer ones have."""
     match = _ID_WITH_OFFSET.fullmatch(text)
     if match is not None or text.upper() in ("Z", "UTC", "UT", "GMT"):
         try:
@@ -128,7 +129,7 @@ def zone_by_id(text: str) -> Zone | None:
 
 @lru_cache(maxsize=1)
 def _region_names() -> dict[str, str]:
-    names = zoneinfo.available_timezones() - _NO_ZONES - {"EST", "MST", "HST"}
+    names = zoneinfo.available_timezones() - _NO_ZONES - {"EST", "MST", "HST", "GMT+0", "GMT-0"}
     return {name.lower(): name for name in names if _REGION.fullmatch(name)}
 
 

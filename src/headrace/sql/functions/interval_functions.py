@@ -26,8 +26,11 @@ MAKERS: dict[str, tuple[tuple[DataType, ...], str]] = {
 CALENDAR_MAKERS = ("make_interval", "try_make_interval")
 CALENDAR_PARTS: tuple[DataType, ...] = (*(INT,) * 6, _SECONDS)
 _SIZES = {"DAY": _DAY, "HOUR": _HOUR, "MINUTE": _MINUTE, "SECOND": _SECOND}
-# In Spark's order: an overflow of any step is an error.
-_MADE = f"(({micros_of_seconds('{3}')}) + {{0}}::BIGINT * {_DAY} + {{1}}::BIGINT * {_HOUR} + {{2}}::BIGINT * {_MINUTE})"
+# In Spark's order: an overflow of any step is an error. Beside a part that is NULL nothing overflows: the days are NULL
+# then, and the other parts are small. DuckDB would move a constant out of a sum with a sign, and lose the overflow.
+_DAYS = f"multiply({{0}}::BIGINT + constant_or_null(0::BIGINT, {{1}}, {{2}}, {{3}}), {_DAY})"
+_HOURS, _MINUTES = f"multiply({{1}}::BIGINT, {_HOUR})", f"multiply({{2}}::BIGINT, {_MINUTE})"
+_MADE = f"add(add(add({micros_of_seconds('{3}')}, {_DAYS}), {_HOURS}), {_MINUTES})"
 
 # Rounded half up, away from zero. Few numbers need 128 bits for that.
 _HALF = 2**62

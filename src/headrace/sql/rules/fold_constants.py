@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from headrace.errors import UnsupportedOnShared
 from headrace.exec.failures import said
 from headrace.model.schema import (
     BINARY,
@@ -28,7 +29,18 @@ from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.evaluation_order import evaluated, is_null_beside, stops_at_null
 from headrace.sql.functions.fallibility import fails_in_spark
 from headrace.sql.plan.context import PlanContext
-from headrace.sql.plan.expr import AggCall, Call, CaseWhen, Cast, ColumnRef, Expr, FailingConstant, Literal
+from headrace.sql.plan.expr import (
+    AggCall,
+    Call,
+    CaseWhen,
+    Cast,
+    ColumnRef,
+    Expr,
+    FailingConstant,
+    LambdaVariable,
+    Literal,
+    walk,
+)
 from headrace.sql.plan.limits import check_time
 from headrace.sql.plan.logical import Aggregate, Filter, Generate, Named, Plan, Project, rewrite
 from headrace.sql.plan.types import INTEGRAL, Hidden
@@ -41,12 +53,14 @@ from headrace.sql.rules.known_values import (
     decided,
     has_one_value,
     is_written_null,
+    never_null,
     taken_branches,
     taken_out,
 )
 
 # Larger values stay calls: the plan travels to every task.
 FOLDED_BYTES = 8192
+_ELEMENTS = ("element", "element_at", "try_element_at", "get")
 
 
 def fold_constants(plan: Plan, ctx: PlanContext) -> Plan:
@@ -114,6 +128,8 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         expr = expr.with_children((split[0], fold(split[1], ctx)))
         children = expr.children
     new = tuple(fold(child, ctx) for child in children)
+    if isinstance(expr, Call) and expr.name in _ELEMENTS and isinstance(children[0].type, Array):
+        _check_index(children[1], new[1], ctx)
     if not _same(new, children):
         expr = expr.with_children(new)
     if isinstance(expr, Cast) and _is_rounded_between(expr):
@@ -131,12 +147,26 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
     return expr
 
 
+def _check_index(written: Expr, folded: Expr, ctx: PlanContext) -> None:
+    """Refuses a constant index that fails, if Spark knows that it is not NULL: Spark evaluates it while it plans, to
+    see whether the element may be NULL, and fails, whatever the array is."""
+    parts = list(walk(folded))
+    failing = any(isinstance(part, FailingConstant) for part in parts)
+    if failing and never_null(written) and not any(isinstance(part, ColumnRef | LambdaVariable) for part in parts):
+        raise UnsupportedOnShared(
+            "an index that always fails cannot run on the shared host",
+            advice="Spark refuses it, too. Correct the index.",
+            span=ctx.span(written.at),
+        )
+
+
 def _is_null_for_duckdb(expr: Call) -> bool:
     """True if DuckDB's optimizer knows that the call is NULL, so that it drops the operands beside it. The planner must
     know it, too: `headrace.sql.render.duckdb` keeps the operands that Spark evaluates beside a literal NULL."""
     if expr.name in ("try_divide", "try_mod"):  # Spark does not evaluate the dividend
         divisor = expr.args[1]
-        return isinstance(divisor, Literal) and divisor.value is not None and divisor.value == 0
+        if isinstance(divisor, Literal) and divisor.value == 0:
+            return True
     nulls = [i for i, arg in enumerate(expr.args) if isinstance(arg, Literal) and arg.value is None]
     overload = find(expr.name, [a.type for a in expr.args]) if nulls else None
     if overload is None or not is_null_beside(overload, nulls):

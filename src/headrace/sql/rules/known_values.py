@@ -32,7 +32,7 @@ def decided(expr: Expr) -> Expr:
         return Literal(expr.type, None, at=expr.at)
     if _is_compared_with_itself(expr):
         return Literal(BOOLEAN, expr.name in ("<=>", "=", "<=", ">="), at=expr.at)
-    if expr.name in ("isnull", "isnotnull") and _is_never_null(expr.args[0]):
+    if expr.name in ("isnull", "isnotnull") and never_null(expr.args[0]):
         return Literal(BOOLEAN, expr.name == "isnotnull", at=expr.at)
     if expr.name == "<=>" and any(map(is_written_null, expr.args)):
         other = expr.args[1] if is_written_null(expr.args[0]) else expr.args[0]
@@ -66,7 +66,7 @@ def _is_compared_with_itself(expr: Call) -> bool:
     `<=>`, or by another operator if the value is never NULL."""
     if expr.name not in ("<=>", "=", "!=", "<", "<=", ">", ">=") or not _is_same_expression(*expr.args):
         return False
-    return expr.name == "<=>" or _is_never_null(expr.args[0])
+    return expr.name == "<=>" or never_null(expr.args[0])
 
 
 def has_one_value(expr: CaseWhen) -> bool:
@@ -123,25 +123,25 @@ def is_written_null(expr: Expr) -> bool:
     return overload is not None and is_null_beside_null(overload, nulls)
 
 
-def _is_never_null(expr: Expr) -> bool:
+def never_null(expr: Expr) -> bool:
     """True if Spark knows that the value is never NULL."""
     check_time()
     if isinstance(expr, Literal):
         return expr.value is not None
     if isinstance(expr, Cast):
         keeps = try_cast_is_never_null if expr.attempt else cast_is_never_null
-        return keeps(expr.input.type, expr.type) and _is_never_null(expr.input)
+        return keeps(expr.input.type, expr.type) and never_null(expr.input)
     if isinstance(expr, CaseWhen):
         values = [value for _, value in expr.branches]
-        return expr.otherwise is not None and all(map(_is_never_null, [*values, expr.otherwise]))
+        return expr.otherwise is not None and all(map(never_null, [*values, expr.otherwise]))
     if (part := taken_out(expr)) is not None:
-        return _is_never_null(part)
+        return never_null(part)
     if not isinstance(expr, Call):
         return False
     overload = find(expr.name, [a.type for a in expr.args])
     if overload is None:
         return False
-    inside = [_is_never_null(a) for a in expr.args]
+    inside = [never_null(a) for a in expr.args]
     if overload.name == "map_from_entries":
         return all(inside) and _has_no_null(expr.args[0])
     return is_never_null(overload, inside)
@@ -150,7 +150,7 @@ def _is_never_null(expr: Expr) -> bool:
 def _has_no_null(expr: Expr) -> bool:
     """True if Spark knows that no element of an array is NULL."""
     overload = find(expr.name, [a.type for a in expr.args]) if isinstance(expr, Call) else None
-    return overload is not None and element_is_never_null(overload, [_is_never_null(a) for a in expr.children])
+    return overload is not None and element_is_never_null(overload, [never_null(a) for a in expr.children])
 
 
 def taken_branches(expr: CaseWhen) -> Expr:
