@@ -7,10 +7,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from headrace.errors import StreamFailed
+from headrace.hub.reconciler import Reconciler
 from headrace.model.stored import store
 from headrace.sinks.feed_log import FeedEpoch, FeedSegment
 from headrace.state.notices import EpochPlanned, PlanningHeld, SourceIdle
@@ -174,3 +177,29 @@ def test_a_stream_reads_a_backlog_until_an_epoch_takes_the_rest_or_it_pauses() -
     assert watch.reads_backlog(BACKLOG_BYTES)
     watch.on_notice(SourceIdle(stream="s", pid=1, plan=1, exhausted=False))
     assert not watch.reads_backlog(BACKLOG_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("others", "reads", "wanted"),
+    [
+        ([("running", None)], True, True),
+        ([("running", None)], False, False),
+        ([("stopped", None)], True, False),
+        ([("running", "a query of its own")], True, False),
+    ],
+)
+def test_a_backlog_counts_only_while_pipelines_of_other_hosts_read_it(
+    others: list[tuple[str, str | None]], reads: bool, wanted: bool
+) -> None:
+    def record(desired: str, dedicated: str | None) -> Any:
+        return SimpleNamespace(
+            desired=desired, definition=SimpleNamespace(program=SimpleNamespace(dedicated=dedicated))
+        )
+
+    records = [record("running", "the query itself"), *(record(*other) for other in others)]
+    hub: Any = SimpleNamespace(
+        _runtimes=SimpleNamespace(known=lambda name: SimpleNamespace(reads_backlog=reads) if name == "s" else None),
+        catalog=SimpleNamespace(of_stream=lambda name: records),
+    )
+    pipeline: Any = SimpleNamespace(streams=("t", "s"))
+    assert Reconciler.reads_backlog(hub, pipeline) == wanted
