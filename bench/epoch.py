@@ -1,8 +1,8 @@
 """Time per small epoch for 1, 8, 32 and 300 windowed pipelines on one stream, beside one plain Spark stateful query.
 
-All run in one session on the same small files, one file an epoch, two rounds each in turn (--quick: one, with fewer
-epochs); the figure is the median over the rounds of Spark's own `triggerExecution`, warm-up epochs left out. The JVM
-warms up over dozens of epochs, so only neighbours are compared.
+All run in one session on the same small files, one file an epoch, into sinks that do nothing, four rounds each (--quick:
+one, with fewer epochs). The figure is the median over the rounds of Spark's own `triggerExecution`, warm-up epochs left
+out. The JVM warms up over dozens of epochs, so every other round has the opposite order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headrace.model.program import Meaning
 from headrace.spark.session import QUERY_SETTINGS, Engine, start
 
 QUICK = "--quick" in sys.argv
-WARM, MEASURED, ROUNDS = (4, 10, 1) if QUICK else (12, 30, 2)
+WARM, MEASURED, ROUNDS = (4, 10, 1) if QUICK else (12, 20, 4)
 ROWS = 200
 LIMIT_SECONDS = 60.0
 PIPELINES = (1, 8, 32, 300)
@@ -72,7 +72,7 @@ def shared(engine: Engine, work: Path, count: int) -> Iterator[Callable[[], floa
             "CREATE STREAM s (device STRING, ts TIMESTAMP, value BIGINT, other STRING, "
             "WATERMARK FOR ts AS ts - INTERVAL 1 SECOND) "
             f"WITH (source = 'files', format = 'json', path = '{feed.directory}');"
-            f"CREATE SINK out WITH (type = 'memory', max_rows = '1000');{pipelines}"
+            f"CREATE SINK out WITH (type = 'noop');{pipelines}"
         )
         stream = hub.streams["s"]
 
@@ -134,8 +134,9 @@ def measure(say: Callable[[str], None]) -> Report:
         work = Path(scratch)
         engine = start(None, work / "spark.log", Meaning())
         try:
+            names = ["spark", *(f"n{n}" for n in PIPELINES)]
             for turn in range(ROUNDS):
-                for name in ("spark", *(f"n{n}" for n in PIPELINES)):
+                for name in names if turn % 2 == 0 else reversed(names):
                     place = work / f"{name}-{turn}"
                     place.mkdir()
                     runner = plain(engine, place) if name == "spark" else shared(engine, place, int(name[1:]))

@@ -42,9 +42,13 @@ def session(work: Path) -> Engine:
     """A session for both. Spark's chatter goes to a file."""
     os.environ["JAVA_HOME"] = str(find_java())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    sockets = work / "sockets"
+    sockets.mkdir()
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.unix.domain.socket.enabled": "true",  # as in headrace's own sessions
+        "spark.python.unix.domain.socket.dir": str(sockets),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "4g",

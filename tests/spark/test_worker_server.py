@@ -12,7 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.spark import python
 from headrace.spark.python import SERVER, PreloadedPython, preloaded_python, worker_python
@@ -96,6 +98,34 @@ def test_a_server_whose_owner_is_killed_ends_and_leaves_nothing(tmp_path: Path) 
     while os.path.exists(os.path.dirname(path)) and time.monotonic() < limit:
         time.sleep(0.05)
     assert not os.path.exists(os.path.dirname(path))
+
+
+@pytest.mark.spark
+def test_an_embedded_session_talks_to_its_python_over_sockets_that_only_their_owner_can_open(
+    spark_of_the_run: SparkSession,
+) -> None:
+    kept = spark_of_the_run.sparkContext.getConf()
+    directory = Path(kept.get("spark.python.unix.domain.socket.dir") or "/missing")
+    assert kept.get("spark.python.unix.domain.socket.enabled") == "true"
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+    def sockets(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = [name for name in os.listdir(directory) if name.endswith(".sock")]
+        yield pa.RecordBatch.from_pydict({"name": pa.array(names, pa.string())})
+
+    assert spark_of_the_run.range(1).mapInArrow(sockets, "name string").count() > 0
+
+
+def test_sockets_are_not_used_where_their_path_would_be_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / ("d" * 60)
+    directory.mkdir()
+    own = PreloadedPython.__new__(PreloadedPython)
+    monkeypatch.setattr(own, "_directory", directory, raising=False)
+    assert own.settings() == {}
+    monkeypatch.setattr(own, "_directory", Path("/tmp/short"))
+    assert own.settings()["spark.python.unix.domain.socket.dir"] == "/tmp/short"
 
 
 def test_the_server_is_named_only_to_the_jvm_and_stopping_ends_processes_that_hang(

@@ -97,6 +97,20 @@ class PreloadedPython:
             )
         self.path = path
 
+    def settings(self) -> dict[str, str]:
+        """Settings with which Spark talks to its Python processes over sockets in the directory of the server.
+
+        Over TCP, an epoch with few rows waits for 40 ms twice: a small message is held back until the one before it is
+        acknowledged, and the kernel delays that acknowledgement (docs/design/2026-11-19-small-epochs.md). The path of a
+        socket has a limit of 107 bytes, and Spark's names have 42.
+        """
+        if len(os.fsencode(self._directory)) > 107 - 42:
+            return {}
+        return {
+            "spark.python.unix.domain.socket.enabled": "true",
+            "spark.python.unix.domain.socket.dir": str(self._directory),
+        }
+
     @contextmanager
     def in_environment(self) -> Iterator[None]:
         """Name the server to a JVM that is started in here, and to no other process that this one starts later."""

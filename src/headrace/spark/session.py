@@ -192,6 +192,8 @@ def start(
         keep_previous(errors)
     with errors_to(errors), registration_limited(chosen, log, _kill_jvm) as registration:
         python = preloaded_python(chosen)  # before the JVM, which passes our environment on
+        for key, value in ({} if python is None else python.settings()).items():
+            builder = builder if key in options.settings() else builder.config(key, value)
         try:
             with nullcontext() if python is None else python.in_environment():
                 spark = builder.getOrCreate()
