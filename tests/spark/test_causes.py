@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 
-from headrace.errors import DiskFull, StateDamaged, kind_of
+from headrace.errors import DiskFull, HeadraceError, StateDamaged, kind_of
 from headrace.model.definitions import PipelineDef
 from headrace.model.program import Meaning, PipelineProgram, Ring0Program
 from headrace.model.schema import Field, Schema, View, parse_type
@@ -153,10 +153,43 @@ def test_a_lost_worker_is_told_from_a_file_that_cannot_be_read(text: str, cause:
     failure = Py4JError(text)
     assert cause_of(failure) == cause
     assert is_of_spark(failure) == of_spark, "no pipeline is to blame if there is nothing that forks workers"
+    code = failure_of(failure).code
+    assert code == ("DISK_FAILED" if text == FROM_A_FILE else "WORKER_DIED")
+
+
+def failure_of(problem: Exception) -> HeadraceError:
     program = PipelineProgram("s", View.some((0,)), Ring0Program(None), None, SCHEMA, Meaning())
-    pipeline = PipelineDef("p", 1, (), program, 1)
-    code = query_failure(failure, pipeline).code
-    assert code == ("SPARK_REFUSED" if text == FROM_A_FILE else "WORKER_DIED")
+    return query_failure(problem, PipelineDef("p", 1, (), program, 1))
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        ("java.io.IOException: Input/output error", "DISK_FAILED"),
+        ("java.io.FileNotFoundException: /tmp/blockmgr-1/0c/shuffle_0_0_0.data (Input/output error)", "DISK_FAILED"),
+        ("java.io.FileNotFoundException: /tmp/blockmgr-1/0c/temp_shuffle_1 (Read-only file system)", "DISK_FAILED"),
+        ("java.io.FileNotFoundException: File file:/data/dim/part-0.parquet does not exist", "SPARK_REFUSED"),
+        ("java.io.IOException: No space left on device", "DISK_FULL"),
+        ("java.lang.ArithmeticException: Input/output error", "EVALUATION_FAILED"),
+    ],
+)
+def test_a_disk_that_fails_under_a_query_is_told_from_a_missing_table_and_a_bad_row(cause: str, code: str) -> None:
+    """And a query may run again, unless a table or a row is the reason."""
+    failure = failure_of(Py4JError(wrapped(cause)))
+    assert failure.code == code
+    assert failure.retry_helps == code.startswith("DISK")
+
+
+@pytest.mark.parametrize("condition", ["USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT"])
+def test_a_row_that_speaks_of_a_full_disk_is_no_full_disk(condition: str) -> None:
+    class Raised(PySparkException):
+        def getCondition(self) -> str:
+            return condition
+
+    full = "No space left on device"
+    assert failure_of(Raised(wrapped(f"org.apache.spark.SparkRuntimeException: {full}"))).code == "EVALUATION_FAILED"
+    raised = PythonException(TRACEBACK.format(raised=f"OSError: [Errno 28] {full}"))
+    assert failure_of(raised).code == "EVALUATION_FAILED"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import BadOption, DiskFull, OutOfMemory, SinkUnavailable, WorkerDied
+from headrace.errors import BadOption, DiskFailed, DiskFull, OutOfMemory, SinkUnavailable, WorkerDied
 from headrace.stream.retries import Retries, RetryPolicy
 
 DEATH = WorkerDied("a worker died").render()
@@ -25,6 +25,7 @@ def attempts(problem: str, most: int = 50) -> int:
         (DEATH, 3),
         (OutOfMemory("Java heap space").render(), 3),
         ("Py4JJavaError: something of Spark", 10),
+        (DiskFailed("Input/output error").render(), 10),
         (DiskFull("no room").render(), 50),
         (BadOption("not an option").render(), 0),
     ],

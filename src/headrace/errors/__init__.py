@@ -61,6 +61,7 @@ from headrace.errors.in_hubs import (
     BadSavepoint as BadSavepoint,
     ConstantNotEvaluated as ConstantNotEvaluated,
     DamagedStream as DamagedStream,
+    DiskFailed as DiskFailed,
     DiskFull as DiskFull,
     HubClosed as HubClosed,
     HubNotRunning as HubNotRunning,

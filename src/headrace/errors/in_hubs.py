@@ -34,6 +34,13 @@ class StateUnavailable(ExternalError):
     retry_helps = True
 
 
+class DiskFailed(ExternalError):
+    """The operating system cannot read or write a file that a query of Spark uses: of a table, or one of Spark's own."""
+
+    code = "DISK_FAILED"
+    retry_helps = True
+
+
 class ConstantNotEvaluated(ExternalError):
     """It is not known whether a constant of a statement has a value, so the statement cannot be planned."""
 

@@ -7,7 +7,17 @@ import re
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException, PySparkException, PythonException
 
-from headrace.errors import EvaluationFailed, HeadraceError, OutOfMemory, SparkRefused, TableTooLarge, WorkerDied
+from headrace.errors import (
+    DiskFailed,
+    DiskFull,
+    EvaluationFailed,
+    HeadraceError,
+    OutOfMemory,
+    SparkRefused,
+    TableTooLarge,
+    WorkerDied,
+    kind_of,
+)
 from headrace.exec.failures import coded
 from headrace.model.definitions import PipelineDef
 from headrace.spark.causes import NO_FORKS, cause_of
@@ -18,7 +28,9 @@ _MEMORY = re.compile(r"java\.lang\.OutOfMemoryError|SparkOutOfMemoryError|UNABLE
 _BROADCAST = re.compile(
     r"[Cc]annot broadcast the table|[Nn]ot enough memory to build and broadcast|Could not execute broadcast in"
 )
-_NO_FILE = re.compile(r"FAILED_READ_FILE|FileNotFoundException: (?!.*/checkpoint/)|java\.io\.IOException: Input/output")
+_NO_FILE = re.compile(r"FAILED_READ_FILE|FileNotFoundException: (?!.*/checkpoint/)")
+# Java puts the error of an open file there, and that of opening one in parentheses after its path.
+_DISK = re.compile(r"java\.io\.\w*Exception: (?:.*\()?(?:Input/output error|Read-only file system)")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _UDF = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 _SHOWN = 600
@@ -41,6 +53,15 @@ def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:
     if isinstance(problem, HeadraceError):
         return problem
     said = cause_of(problem)
+    if kind_of(said) is DiskFull and not isinstance(problem, PythonException) and not condition_of(problem):
+        return DiskFull(said.split("] ", 1)[1])
+    if _DISK.search(said):
+        return DiskFailed(
+            f"the disk failed under the Spark query of pipeline {pipeline.name}: {spark_says(problem)}",
+            advice="Check the disks of the state directory, of Spark's temporary directory (spark.local.dir, /tmp) and "
+            "of the tables that the query reads. Then start the pipeline again.",
+            said=said,
+        )
     if isinstance(problem, AnalysisException | ParseException) or _NO_FILE.search(said):
         return SparkRefused(
             f"Spark refuses the query of pipeline {pipeline.name} now: {spark_says(problem)}",
