@@ -6,8 +6,9 @@ expects. Its rows are staged in the pipeline's sinks under the epoch's key, as t
 here is durable: after a crash the epoch is run again, and so are its queries.
 
 Queries of one epoch run at once, in threads of their own and in a FAIR pool. A query that fails, or takes longer than
-it may, fails its pipeline and no other. A query whose worker dies, or that runs out of memory, runs again first:
-something else may have used up the memory, such as the query of another pipeline.
+it may, fails its pipeline and no other. A query whose worker dies, that runs out of memory, or whose disk fails, runs
+again first: something else may have used up the memory, such as the query of another pipeline. So it runs alone, after
+the others have ended.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.base.faults import fault_point
-from headrace.errors import OutOfMemory, QueryTimeout, StreamFailed, WorkerDied
+from headrace.errors import DiskFailed, OutOfMemory, QueryTimeout, StreamFailed, WorkerDied
 from headrace.model.definitions import PipelineDef
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
 from headrace.spark.jvm_plans import parse_query, query_over, reads_nothing_else
@@ -39,7 +40,8 @@ from headrace.sql.hosts.text_edits import edited
 POOL = "headrace-queries"
 # More threads than cores: small queries wait for the planner of Spark, not for cores.
 THREADS = 8
-ATTEMPTS = 3  # of a query whose worker dies, or that runs out of memory
+ATTEMPTS = 3  # of a query that fails in a way that may pass
+MAY_PASS = (DiskFailed, OutOfMemory, WorkerDied)
 LOOK_SECONDS = 0.2
 # A limit in bytes makes Spark add up the sizes of all vectors after every row: half of the CPU time of tasks that hand
 # narrow rows to Python. This value means no limit. Rows of joined tables may be wide, and a limit that the user has set
@@ -52,10 +54,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Running:
+    """A query. An attempt that runs has begun at `began`, earlier ones took `spent` seconds. `again` is set if the
+    newest failed in a way that may pass."""
+
     query: EpochQuery
     group: str
     began: float | None = None
+    spent: float = 0.0
     given_up: bool = False
+    again: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long all its attempts took."""
+        return self.spent + (0.0 if self.began is None else time.perf_counter() - self.began)
 
 
 class EpochQueries:
@@ -76,11 +88,25 @@ class EpochQueries:
         """The outcome of every query, by instance. A query that takes longer than `limit` seconds fails, and one whose
         pipeline is stopped at once (`quit_now`) is given up. Raises when Spark itself fails or the stream's query is
         stopped: the epoch is then run again."""
+        queries = [_Running(query, f"headrace-query-{next(_numbers)}") for query in asked]
+        found = self._together(queries, limit, quit_now)
+        for one in queries * (ATTEMPTS - 1):
+            if one.again and not one.given_up and not self._cancelled:  # Spark kills the workers of cancelled tasks
+                pipeline, epoch, one.again = one.query.pipeline, one.query.key.epoch, False
+                said = found[pipeline.instance].failure.split("\n", 1)[0]
+                _log.warning("the query of pipeline %s runs again in epoch %d: %s", pipeline.name, epoch, said)
+                found |= self._together([one], limit, quit_now)
+        if self._cancelled:
+            raise StreamFailed("the query of this commit was stopped")
+        fault_point("after-epoch-queries")
+        return found
+
+    def _together(
+        self, queries: Sequence[_Running], limit: float | None, quit_now: Callable[[PipelineDef], bool]
+    ) -> dict[int, QueryOutcome]:
+        """Run one attempt of each query, all at once."""
         found: dict[int, QueryOutcome] = {}
-        running: dict[Future[QueryOutcome], _Running] = {}
-        for query in asked:
-            one = _Running(query, f"headrace-query-{next(_numbers)}")
-            running[self._threads.submit(self._timed, one)] = one
+        running = {self._threads.submit(self._timed, one): one for one in queries}
         try:
             while running:
                 done, _ = wait(running, LOOK_SECONDS, FIRST_COMPLETED)
@@ -94,9 +120,6 @@ class EpochQueries:
         finally:
             for one in running.values():  # Spark itself failed
                 self._cancel(one.group)
-        if self._cancelled:
-            raise StreamFailed("the query of this commit was stopped")
-        fault_point("after-epoch-queries")
         return found
 
     def _over(self, one: _Running, limit: float | None, quit_now: Callable[[PipelineDef], bool]) -> str:
@@ -105,7 +128,7 @@ class EpochQueries:
             return "it was stopped"
         if quit_now(one.query.pipeline):
             return "it was stopped at once"
-        if limit is not None and one.began is not None and time.perf_counter() - one.began > limit:
+        if limit is not None and one.began is not None and one.seconds > limit:
             return QueryTimeout(
                 f"the Spark query of the pipeline took more than {limit:g} s in one epoch",
                 advice="A function may hang. Correct it and start the pipeline again, or raise max_epoch_time or "
@@ -119,8 +142,7 @@ class EpochQueries:
         self._cancel(one.group)
         if not future.cancel():
             wait([future], CANCEL_SECONDS)
-        spent = 0.0 if one.began is None else time.perf_counter() - one.began
-        return QueryOutcome(failure=reason, ms=spent * 1000)
+        return QueryOutcome(failure=reason, ms=one.seconds * 1000)
 
     def _timed(self, one: _Running) -> QueryOutcome:
         one.began = time.perf_counter()
@@ -132,33 +154,25 @@ class EpochQueries:
             described = f"headrace pipeline {one.query.pipeline.name}, epoch {one.query.key.epoch}"
             context.setJobGroup(one.group, described, interruptOnCancel=True)
             with muted():
-                outcome = self._attempted(one)
+                outcome = self._attempt(one)
         finally:
             with self._lock:
                 self._groups.discard(one.group)
-        outcome.ms = (time.perf_counter() - one.began) * 1000
+        spent, one.began = one.seconds, None
+        one.spent, outcome.ms = spent, spent * 1000
         return outcome
 
-    def _attempted(self, one: _Running) -> QueryOutcome:
-        """Run a query, again if its worker dies or memory runs out. What a failed attempt staged is not in its
-        receipts, and is deleted with the epoch's other staged files."""
-        failed = "it was stopped"
-        for attempt in range(1, ATTEMPTS + 1):
-            if one.given_up:  # between two attempts, when there was no job to cancel
-                break
-            try:
-                return self._run(one.query)
-            except Exception as problem:
-                if is_of_spark(problem):
-                    raise
-                failure = query_failure(problem, one.query.pipeline)
-                failed = failure.render()
-                ended = self._cancelled or one.given_up  # Spark kills the workers of cancelled tasks
-                if not isinstance(failure, WorkerDied | OutOfMemory) or ended or attempt == ATTEMPTS:
-                    break
-                name, epoch = one.query.pipeline.name, one.query.key.epoch
-                _log.warning("the query of pipeline %s runs again in epoch %d: %s", name, epoch, failure.message)
-        return QueryOutcome(failure=failed)
+    def _attempt(self, one: _Running) -> QueryOutcome:
+        """Run a query. What a failed attempt staged is not in its receipts, and is deleted with the epoch's other
+        staged files."""
+        try:
+            return self._run(one.query)
+        except Exception as problem:
+            if is_of_spark(problem):
+                raise
+            failure = query_failure(problem, one.query.pipeline)
+            one.again = isinstance(failure, MAY_PASS)
+            return QueryOutcome(failure=failure.render())
 
     def _run(self, query: EpochQuery) -> QueryOutcome:
         program = query.pipeline.program
