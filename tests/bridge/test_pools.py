@@ -42,3 +42,14 @@ def test_the_hash_is_that_of_spark(spark_of_the_run: SparkSession) -> None:
         values = ", ".join(f"({instance}L, {bucket})" for bucket in buckets)
         found = spark_of_the_run.sql(f"SELECT hash(a, b) FROM VALUES {values} AS t(a, b)").collect()
         assert [row[0] for row in found] == spark_hash(instance, buckets).tolist()
+
+
+def test_places_are_looked_for_once_however_many_buckets_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every task goes through all buckets in order, so a cache for fewer of them would have none."""
+    keys = [pool_key(True, bucket) for bucket in range(4200)]
+
+    def searched(instance: int, places: np.ndarray) -> np.ndarray:
+        raise AssertionError("a place is looked for again")
+
+    monkeypatch.setattr("headrace.bridge.pools.spark_hash", searched)
+    assert [pool_key(True, bucket) for bucket in range(4200)] == keys

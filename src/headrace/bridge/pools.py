@@ -17,10 +17,11 @@ POOL, SPREAD_POOL = -1, -2
 MODULUS = 1680
 _SEED = np.uint32(42)  # of Spark's HashPartitioning
 MOST_BUCKETS = 1 << 16  # a place is a multiple of this, plus the bucket
+_TRIED = 1 << 11  # places that are tried at once: one of 1,680 fits
 PoolKey = tuple[int, int]  # the instance and the bucket that Spark sees
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=2 * MOST_BUCKETS)  # all: every task goes through them in order
 def pool_key(spread: bool, bucket: int) -> PoolKey:
     """The key of a bucket's pool."""
     return (SPREAD_POOL, _place(bucket)) if spread else (POOL, bucket)
@@ -35,9 +36,12 @@ def bucket_of(key: PoolKey) -> int | None:
 
 
 def _place(bucket: int) -> int:
-    places = np.arange(bucket, 1 << 31, MOST_BUCKETS, dtype=np.int64)
-    fitting = np.flatnonzero(spark_hash(SPREAD_POOL, places) % MODULUS == bucket % MODULUS)
-    return int(places[fitting[0]]) if len(fitting) else bucket
+    for begin in range(bucket, 1 << 31, _TRIED * MOST_BUCKETS):
+        places = np.arange(begin, min(begin + _TRIED * MOST_BUCKETS, 1 << 31), MOST_BUCKETS, dtype=np.int64)
+        fitting = np.flatnonzero(spark_hash(SPREAD_POOL, places) % MODULUS == bucket % MODULUS)
+        if len(fitting):
+            return int(places[fitting[0]])
+    return bucket
 
 
 def spark_hash(instance: int, buckets: np.ndarray) -> np.ndarray:
