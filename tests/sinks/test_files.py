@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, Field, Schema
 from headrace.sinks import SINKS, SinkKey, Staged
 from headrace.sinks.file_sink import FileSink, FileTask
+from headrace.sinks.sink_paths import STAGING
+from tests.power_loss import Disk
 from tests.sinks.crashes import Crash, crashing_at
 
 OUTPUT = Schema((Field("x", BIGINT),))
@@ -361,3 +364,38 @@ def test_a_manifest_of_an_earlier_version_has_no_digest_and_is_taken(tmp_path: P
     sink.verify(digested(runner, 0, "a"))
     assert sink.commit(digested(runner, 0, "a"), runner.stage(0, [[1]])) == 1
     assert visible(tmp_path) == [1]
+
+
+def test_a_task_syncs_content_and_the_driver_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sync may have to wait for the disk, and a small epoch of hundreds of pipelines has as many directories."""
+    runner = Runner(tmp_path)
+    runner.run(0, [[1]])
+    synced: list[str] = []
+    for module in ("headrace.base.durable", "headrace.sinks.outputs"):
+        monkeypatch.setattr(f"{module}.fsync", lambda path: synced.append(path.suffix or path.name))
+    staged = runner.stage(1, [[2], [3]])
+    assert synced == [".staged", ".staged"]
+    FileSink(tmp_path, "s", "txt").commit(runner.key(1), staged)
+    assert {"staging", FileSink(tmp_path, "s", "txt").paths.tag(runner.key(1))} <= set(synced[2:])
+
+
+def test_committed_rows_survive_a_power_loss_after_an_attempt_that_died_where_it_had_made_their_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(place: str) -> None:
+        if place == "between-manifest-and-rename":
+            raise Crash
+
+    runner = Runner(tmp_path / "out")
+    runner.run(0, [[1]])
+    disk = Disk(runner.root)
+    with disk.recording(), monkeypatch.context() as patched:
+        (runner.root / STAGING / FileSink(runner.root, "s", "txt").paths.tag(runner.key(1))).mkdir()
+        patched.setattr("headrace.sinks.file_sink.fault_point", die)
+        with pytest.raises(Crash):
+            runner.run(1, [[2], [3]])
+    for seed in range(40):
+        left = Runner(tmp_path / str(seed))
+        disk.after_power_loss(disk.moments[-1], random.Random(seed), left.root)
+        left.run(1, [[2], [3]])
+        assert visible(left.root) == [1, 2, 3]

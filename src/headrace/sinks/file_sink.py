@@ -14,14 +14,15 @@ A manifest has a checksum. One that does not match it is StateDamaged with its p
 `writer` identifies (checkpoint, sink name), so pipelines, sinks and hubs may share a directory.
 
 **The protocol, and why it is exactly once.** Tasks write files under `staging`, with names that are unique per attempt,
-and sync them to disk. The driver collects their receipts and commits:
+and sync their content to disk. The driver collects their receipts and commits:
 
 1. *Look for a manifest of this key.* If there is one, an earlier run of this epoch passed the commit point. Its
    manifest stays valid, and the files that this run staged are deleted. The manifest has a digest of the epoch's input.
    If it is not the digest of this run, nothing is deleted and EpochMismatch is raised.
-2. *Write the manifest* (temporary file, fsync, rename, fsync of the directory), or rename the promise to it. The rename
-   is **the commit point**: before it nothing of the epoch is visible, after it all of it will be. On an object store
-   the put of the manifest is the commit point: a put is atomic.
+2. *Sync the names* of the staged files and of their directory, and *write the manifest* (temporary file, fsync, rename,
+   fsync of the directory). Or rename the promise to it. The rename is **the commit point**: before it nothing of the
+   epoch is visible, after it all of it will be. On an object store the put of the manifest is the commit point: a put
+   is atomic.
 3. *Roll forward*: rename every staged file to the name in the manifest. A file that is no longer staged was renamed by
    an earlier run. The manifest fixes the names, so doing this twice is the same as doing it once. On an object store
    every staged object is copied, on the server. A copy is atomic, and a repeated one changes nothing.
@@ -289,7 +290,9 @@ class FileSink:
             # Old manifests are deleted, their files are not: this epoch was committed long ago.
             if self._placed(key, final):
                 raise self._unexplained(key, self.paths.shown(self._home + final))
-        self.output.settle([f"{STAGING}/{self.paths.tag(key)}/any"])
+        if staged:  # an attempt that died may have made their directory, so no task knows that its name is durable
+            directory = f"{STAGING}/{self.paths.tag(key)}"
+            self.output.settle([f"{directory}/any", directory])
         self.output.write(name, json.dumps({**manifest, "crc": _checksum(manifest)}).encode(), self.private)
         return manifest
 

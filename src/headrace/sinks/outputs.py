@@ -61,7 +61,8 @@ class FileOutput(Protocol):
         ...
 
     def stage(self, name: str, write: Callable[[Path], None], private: bool = False) -> None:
-        """Write a file whose content `write` makes, durably. If that fails, nothing of it is left."""
+        """Write a file whose content `write` makes. The content is durable, and so is what contains its directory.
+        `settle` makes the names of the file and of its directory durable. If this fails, nothing of it is left."""
         ...
 
     def move(self, name: str, to: str) -> None:
@@ -122,8 +123,9 @@ class LocalOutput:
         write_atomic(path, data)
 
     def stage(self, name: str, write: Callable[[Path], None], private: bool = False) -> None:
-        path = self.root / name
-        durable_directory(path.parent, 0o700 if private else 0o777)
+        path, mode = self.root / name, 0o700 if private else 0o777
+        durable_directory(path.parent.parent, mode)
+        path.parent.mkdir(mode=mode, exist_ok=True)
         try:
             write(path)
             if private:
