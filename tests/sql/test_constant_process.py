@@ -168,3 +168,25 @@ def test_the_process_ends_when_it_has_nothing_to_do(monkeypatch: pytest.MonkeyPa
     assert child() is None
     assert evaluate(COUNT, "UTC") == 1
     assert wait_for_child(first) != first
+
+
+# The second text begins like a pickle of two billion bytes.
+@pytest.mark.parametrize("printed", ["hello", "Bzzzzzzzz"])
+def test_what_python_prints_when_it_starts_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"print({printed!r}, flush=True)\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert planned(QUERY.replace("aab", f"{printed}b")) == f"'{printed}x'"
+
+
+def test_processes_that_ended_leave_no_open_files() -> None:
+    assert evaluate(COUNT, "UTC") == 1
+    end_thread()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        assert evaluate(COUNT, "UTC") == 1
+        os.kill(child().pid, signal.SIGKILL)
+        assert evaluate(COUNT, "UTC") == 1
+        end_thread()
+    assert len(os.listdir("/proc/self/fd")) == before

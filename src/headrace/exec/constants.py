@@ -30,9 +30,9 @@ def connect(time_zone: str) -> duckdb.DuckDBPyConnection:
 
 
 def main() -> None:
-    """The process. Questions (SQL, time zone) come on the standard input. An answer is the value or the exception."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    """The process. Questions (SQL, time zone) come on the standard input. An answer is the value or the exception. It
+    goes to the pipe that the first argument names: Python itself may print before this runs."""
+    answers = os.fdopen(int(sys.argv[1]), "wb")
     connections: dict[str, duckdb.DuckDBPyConnection] = {}
     while True:
         try:

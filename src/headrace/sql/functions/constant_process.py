@@ -11,7 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
-from typing import Any
+from typing import IO, Any
 
 import duckdb
 
@@ -30,10 +30,12 @@ def needs_process(sql: str) -> bool:
 
 
 class ConstantProcess:
-    """Starts with the first constant, and again after its end. One thread calls `value` and `end`, any `kill`."""
+    """The process. It starts with the first constant. If it has ended, it starts again with the next constant. One
+    thread calls `value` and `end`, any thread may call `kill`."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._answers: IO[bytes] | None = None
         self._killed = False
 
     @property
@@ -60,20 +62,30 @@ class ConstantProcess:
 
     def _answer(self, sql: str, time_zone: str) -> tuple[Any, Exception | None]:
         if self._process is None:
+            self._start()
+        assert self._process is not None and self._process.stdin is not None and self._answers is not None
+        pickle.dump((sql, time_zone), self._process.stdin)
+        self._process.stdin.flush()
+        value, failure = pickle.load(self._answers)
+        return value, failure
+
+    def _start(self) -> None:
+        """Answers have a pipe of their own, because a `sitecustomize` or a library may print."""
+        answers, theirs = os.pipe()
+        self._answers = os.fdopen(answers, "rb")
+        try:
             self._process = subprocess.Popen(
-                [sys.executable, *_COMMAND],
+                [sys.executable, *_COMMAND, str(theirs)],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs],
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(os.path.isabs, sys.path))},
             )
-            if self._killed:
-                self.kill()
-        assert self._process.stdin is not None and self._process.stdout is not None
-        pickle.dump((sql, time_zone), self._process.stdin)
-        self._process.stdin.flush()
-        value, failure = pickle.load(self._process.stdout)
-        return value, failure
+        finally:
+            os.close(theirs)
+        if self._killed:
+            self.kill()
 
     def kill(self) -> None:
         """End the process for good, also in the middle of a constant."""
@@ -85,6 +97,9 @@ class ConstantProcess:
     def end(self) -> int | None:
         """End the process until the next constant. Its exit code, if there was one."""
         process, self._process = self._process, None
+        answers, self._answers = self._answers, None
+        if answers is not None:
+            answers.close()
         if process is None:
             return None
         process.kill()
