@@ -65,7 +65,9 @@ class Epochs:
             mine.sort(key=lambda r: (r.kind, r.task, r.seq))
             pooled = bucket_of((lane, bucket))
             if pooled is not None:
-                out += run_pool(pooled, mine, store, ())
+                found = run_pool(pooled, mine, store, ())
+                assert {(r.instance, r.bucket) for r in found if r.kind == MessageKind.REPORT} == {(lane, bucket)}
+                out += found
             else:
                 out += run_lane(lane, bucket, mine, PackedStore(store), ())
         return out

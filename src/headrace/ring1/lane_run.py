@@ -27,7 +27,6 @@ from headrace.bridge.messages import (
     encode,
 )
 from headrace.bridge.packs import PackEntry, unpack
-from headrace.bridge.pools import POOL
 from headrace.bridge.reports import Failure, LaneReport, PoolReport, TrafficCounts
 from headrace.bridge.rows import decode_rows
 from headrace.bridge.spark_rows import stage_rows
@@ -150,9 +149,9 @@ def run_pool(bucket: int, messages: list[Row], store: Store, raised: Raised) -> 
         reports.append(report)
     pool.settle()
     if reports:
-        rows.append(
-            Row(POOL, bucket, task=0, seq=0, kind=int(MessageKind.REPORT), payload=encode(PoolReport.of(reports)))
-        )
+        key = messages[0]
+        report = encode(PoolReport.of(reports))
+        rows.append(Row(key.instance, key.bucket, task=0, seq=0, kind=int(MessageKind.REPORT), payload=report))
     return rows
 
 
