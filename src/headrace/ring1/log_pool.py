@@ -37,14 +37,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LogStep:
-    """A lane that has appended its rows. `due` and `alone` are the segments to close: the number of rows, and the rows.
-    Those in `alone` are the only ones of their window and come from one task, which has sent one row per group."""
+    """A lane that has appended its rows. `due` and `whole` are the segments to close: the number of rows, and the rows.
+    Those in `whole` are the only ones of their window and come from one task, which has sent one row per group."""
 
     pipeline: PipelineDef
     store: Store
     header: LaneHeader
     due: list[tuple[int, bytes]]
-    alone: list[tuple[int, bytes]]
+    whole: list[tuple[int, bytes]]
     closed: int
     size: int  # bytes that are due
     kept: StateSize
@@ -52,7 +52,7 @@ class LogStep:
     @property
     def segments(self) -> list[tuple[int, bytes]]:
         """All segments to close."""
-        return [*self.due, *self.alone]
+        return [*self.due, *self.whole]
 
     @property
     def program(self) -> Ring1Program:
@@ -87,12 +87,12 @@ def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], wat
     logs = Logs(program, pipeline.program.meaning, store=store, header=header, max_values=pipeline.max_group_values)
     over = set() if limit is None else {b for known in (header.logs, windows) for b in known if b[1] <= limit}
     due: list[tuple[int, bytes]] = []
-    alone: list[tuple[int, bytes]] = []
+    whole: list[tuple[int, bytes]] = []
     for bounds, payloads in windows.items():
         if bounds not in over:
             logs.append_encoded(bounds, payloads)
         elif len(payloads) == 1 and bounds not in header.logs:
-            alone += payloads
+            whole += payloads
         else:
             due += payloads
     for bounds in sorted(over & header.logs.keys()) if over else ():
@@ -108,9 +108,9 @@ def begin(pipeline: PipelineDef, store: Store, entries: Sequence[PackEntry], wat
         store,
         header=header,
         due=due,
-        alone=alone,
+        whole=whole,
         closed=len(over),
-        size=sum([len(data) for _, data in (*due, *alone)]),
+        size=sum([len(data) for _, data in (*due, *whole)]),
         kept=size,
     )
 
@@ -121,7 +121,7 @@ def close(steps: Sequence[LogStep]) -> list[pa.Table | Exception | None]:
     shapes: dict[str, list[int]] = defaultdict(list)
     left: list[int] = []
     for i, step in enumerate(steps):
-        if step.due or step.alone:
+        if step.due or step.whole:
             program = merge_program(step.program)
             (left if program is None else shapes[program.shape]).append(i)
     for numbers in shapes.values():
@@ -141,7 +141,7 @@ def _merged(steps: list[LogStep]) -> list[pa.Table] | None:
     program = merge_program(steps[0].program)
     assert program is not None
     try:
-        outputs = program.close([step.due for step in steps], [step.alone for step in steps])
+        outputs = program.close([step.due for step in steps], [step.whole for step in steps])
     except CannotMerge:
         return None
     except Exception:  # a defect of ours: DuckDB gives the same rows, only slower

@@ -54,16 +54,16 @@ class MergeProgram:
     schema: pa.Schema
     shape: str
 
-    def close(self, lanes: Sequence[Sequence[Counted]], merged: Sequence[Sequence[Counted]] = ()) -> list[pa.Table]:
-        """The output of each lane, from its segments, with columns `o0, o1, ...`. No two rows in the segments `merged`
-        of a lane are of one group, and none of its rows in `lanes` is of a group in `merged`. Raises CannotMerge if the
-        segments are damaged, or if the kernels cannot handle a value."""
-        if sum([rows for lane in merged for rows, _ in lane]) <= FEW:
-            return self._merged([[*lane, *more] for lane, more in zip(lanes, merged, strict=True)] if merged else lanes)
-        whole = self._output(*self._decoded(merged))
+    def close(self, lanes: Sequence[Sequence[Counted]], whole: Sequence[Sequence[Counted]] = ()) -> list[pa.Table]:
+        """The output of each lane, from its segments, with columns `o0, o1, ...`. The segments in `whole` need no
+        merging: each has all rows of its window, one for each group. Raises CannotMerge if the segments are damaged, or
+        if the kernels cannot handle a value."""
+        if sum([rows for lane in whole for rows, _ in lane]) <= FEW:
+            return self._merged([[*lane, *more] for lane, more in zip(lanes, whole, strict=True)] if whole else lanes)
+        finished = self._output(*self._decoded(whole))
         if not any(lanes):
-            return whole
-        return [pa.concat_tables(parts) for parts in zip(self._merged(lanes), whole, strict=True)]
+            return finished
+        return [pa.concat_tables(parts) for parts in zip(self._merged(lanes), finished, strict=True)]
 
     def _merged(self, lanes: Sequence[Sequence[Counted]]) -> list[pa.Table]:
         blob, sizes = self.form.merge_lanes(lanes)

@@ -41,7 +41,8 @@ class CheckpointSync:
 
     def _sync_new(self) -> None:
         commits = str(self._checkpoint / COMMITS)
-        # First: what is listed after an entry has the state of its epoch.
+        # These entries are listed first. Spark writes the state of an epoch before its entry, so the list made after
+        # them has the state of all of them.
         done = set(self._files(commits))
         rest = {file for file in self._files(str(self._checkpoint)) if os.path.dirname(file[0]) != commits}
         found = done | rest
