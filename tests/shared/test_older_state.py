@@ -9,6 +9,7 @@ checksums wrote it and was killed after the sink had committed the epoch in `log
 from __future__ import annotations
 
 import base64
+import copy
 import errno
 import json
 from pathlib import Path
@@ -17,7 +18,9 @@ from typing import Any
 import pytest
 
 from headrace.base.durable import write_atomic
-from headrace.errors import SinkAhead
+from headrace.errors import BadSavepoint, SinkAhead, StateTooNew
+from headrace.hub import draft_pipelines
+from headrace.model.definitions import PipelineDef
 from headrace.model.stored import FORMAT
 from headrace.ring1.lane_state import BlobKey
 from headrace.service.offline import OfflineHub
@@ -144,3 +147,73 @@ def test_state_of_lanes_restarted_pipelines_and_the_quarantine_of_an_earlier_ver
     assert sorted(r["total"] for r in rows if "total" in r) == [12, 16, 18, 20]
     assert sorted(r["killed"] for r in rows if "killed" in r) == [2, 2]
     mini.hub.close()
+
+
+# --- format 2: pools that share partitions, and the first that are spread --------------------------------------------
+
+MINUTES = (
+    "CREATE STREAM s (ts TIMESTAMP, k STRING, WATERMARK FOR ts AS ts) WITH (source = 'files', format = 'json', "
+    "path = '{path}'); CREATE SINK out WITH (type = 'kept'); "
+    "CREATE PIPELINE p INTO out AS SELECT k, count(*) AS n FROM s GROUP BY window(ts, '1 minute'), k"
+)
+
+
+def minutes(root: Path, spread: bool, monkeypatch: pytest.MonkeyPatch) -> Mini:
+    """A hub whose pipeline has an open window with two rows of `a` and one of `b`."""
+    (root / "in").mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(draft_pipelines, "PipelineDef", lambda **made: PipelineDef(**made | {"spread": spread}))
+        mini = Mini(root / "state", monkeypatch)
+        mini.hub.sql(MINUTES.format(path=root / "in"))
+    arrive(mini, root, 0, "a", "a", "b")
+    return mini
+
+
+def arrive(mini: Mini, root: Path, minute: int, *keys: str) -> None:
+    lines = [json.dumps({"ts": f"2026-01-01T00:0{minute}:00Z", "k": k}) for k in keys]
+    put(root / "in" / f"{len(list((root / 'in').iterdir()))}.json", lines)
+    mini.drain()
+
+
+def format_2(file: Path) -> None:
+    """A savepoint's description as a release of format 2 wrote it."""
+    file.write_text(json.dumps(json.loads(file.read_text().splitlines()[0]) | {"format": 2}))
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("restored", [False, True])
+def test_open_windows_of_format_2_close_in_a_directory_or_savepoint_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool, restored: bool
+) -> None:
+    mini, state = minutes(tmp_path, spread, monkeypatch), tmp_path / "state"
+    saved = copy.deepcopy(mini.checkpoint)
+    taken = mini.hub.savepoint("monday")
+    mini.hub.close()
+    if restored:
+        format_2(taken / "savepoint.json")
+        restore(taken, tmp_path / "restored")
+        state = tmp_path / "restored"
+    else:
+        (state / "VERSION").write_text("2\n")
+    mini = Mini(state, monkeypatch, kept=saved)
+    arrive(mini, tmp_path, 0, "a")
+    arrive(mini, tmp_path, 5, "a")
+    assert dict(mini.output(mini.hub.record("p").definition.instance)) == {"a": 3, "b": 1}
+    assert mini.hub.record("p").definition.spread is spread
+    mini.hub.close()
+    assert (state / "VERSION").read_text() == "3\n"
+
+
+def test_a_release_of_format_2_refuses_state_whose_pools_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would ignore that a pipeline is `spread`, and look for its open windows in other pools."""
+    mini = minutes(tmp_path, True, monkeypatch)
+    taken = mini.hub.savepoint("monday")
+    mini.hub.close()
+    monkeypatch.setattr("headrace.state.state_dir.FORMAT", 2)
+    monkeypatch.setattr("headrace.state.restore.READABLE_FORMATS", (1, 2))
+    with pytest.raises(StateTooNew):
+        Mini(tmp_path / "state", monkeypatch)
+    with pytest.raises(BadSavepoint):
+        restore(taken, tmp_path / "restored")

@@ -35,7 +35,7 @@ class StateUnavailable(ExternalError):
 
 
 class DiskFailed(ExternalError):
-    """The operating system cannot read or write a file that a query of Spark uses: of a table, or one of Spark's own."""
+    """The operating system cannot read or write a file that a Spark query uses: of a table, or one of Spark's own."""
 
     code = "DISK_FAILED"
     retry_helps = True

@@ -37,8 +37,8 @@ from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.progress import HOLD, Progress
 from headrace.state.secrets import Vault
 
-FORMAT = 2  # since 2 streams name their secrets
-READABLE_FORMATS = (1, FORMAT)
+FORMAT = 3  # since 2 streams name their secrets, since 3 pools may be spread (`PipelineDef.spread`)
+READABLE_FORMATS = (1, 2, FORMAT)
 
 
 @dataclass(frozen=True, slots=True)

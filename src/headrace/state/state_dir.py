@@ -41,7 +41,9 @@ from headrace.state.checkpoint import CHECKPOINT, misplaced, relocate, settle_ch
 from headrace.state.dedicated_state import DEDICATED
 
 # 2: tokens are in secrets.json, and the catalog names them.
-FORMAT = 2
+# 3: pools may be spread over Spark's partitions (`PipelineDef.spread`). Releases that do not know such pools would look
+# for their state in others, and never close their windows.
+FORMAT = 3
 SAVEPOINTS = "savepoints"
 SOCKET_NAME = "hub.sock"  # the Unix socket on which the owner serves clients
 STREAMS = "streams"
