@@ -102,7 +102,7 @@ def test_a_projection_version_is_built_once_per_worker(monkeypatch: pytest.Monke
         return build(plan)
 
     monkeypatch.setattr(Projection, "build", noted)
-    projection._built.clear()
+    projection.projection_of.clear()
     parse_plan.cache_clear()
     first, second = (PlanVersion(version, stream(), tuple(PIPELINES[: version + 1])) for version in (1, 2))
     for epoch in range(4):
@@ -117,7 +117,7 @@ def test_a_projection_version_is_built_once_per_worker(monkeypatch: pytest.Monke
 def test_a_worker_keeps_only_the_newest_projections(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in range(1, 3 * projection.KEPT):
         run_epoch(PlanVersion(version, stream(), (PIPELINES[5],)), version)
-    assert len(projection._built) <= projection.KEPT
+    assert len(projection.projection_of) <= projection.KEPT
 
 
 def test_a_changed_union_recompiles_no_program() -> None:

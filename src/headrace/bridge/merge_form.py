@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.base.arrays import Ints
+from headrace.base.identity import kept_by_identity
 from headrace.bridge.kernels import merges as k
 from headrace.bridge.merging import Counted, merge_blobs
 from headrace.bridge.rows import BlobLayout, layout_of
@@ -39,20 +40,9 @@ class MergeForm:
         return merge_blobs(self.layout, self.keys, self.kinds, lanes)
 
 
-_forms: dict[int, tuple[Ring0Program | Ring1Program, MergeForm | None]] = {}
-
-
+@kept_by_identity(KEPT)
 def merge_form(program: Ring0Program | Ring1Program) -> MergeForm | None:
     """How the kernels merge the partials of this program object, None if only DuckDB can."""
-    held = _forms.get(id(program))
-    if held is None or held[0] is not program:
-        while len(_forms) >= KEPT:
-            del _forms[next(iter(_forms))]
-        held = _forms[id(program)] = (program, _recognized(program))
-    return held[1]
-
-
-def _recognized(program: Ring0Program | Ring1Program) -> MergeForm | None:
     schema = schema_of(program)
     layout = layout_of(schema)
     if layout is None or (program.window is not None and program.window.kind == "session"):

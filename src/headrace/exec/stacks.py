@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.base.arrays import Ints
+from headrace.base.identity import kept_by_identity
 from headrace.exec import duck
 from headrace.exec.aggregates import BOUNDS, merged_columns, schema_of, where
 from headrace.exec.sizing import fits
@@ -45,20 +46,13 @@ class Stack:
         return [ordered.slice(begin, end - begin) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-_stacks: dict[int, tuple[Ring1Program, Stack | None]] = {}
-
-
+@kept_by_identity(KEPT)
 def stack_of(program: Ring1Program) -> Stack | None:
     """The stack of this program object; None if it must run alone: lists have a limit per group, ranks are over all
     groups of a lane, and a program may make more bytes than can be known before."""
-    held = _stacks.get(id(program))
-    if held is None or held[0] is not program:
-        while len(_stacks) >= KEPT:
-            del _stacks[next(iter(_stacks))]
-        listed = any(isinstance(p.type, Array) for p in program.partials)
-        alone = program.growth.columns is None or listed or bool(program.ranks)
-        held = _stacks[id(program)] = (program, None if alone else _built(program))
-    return held[1]
+    listed = any(isinstance(p.type, Array) for p in program.partials)
+    alone = program.growth.columns is None or listed or bool(program.ranks)
+    return None if alone else _built(program)
 
 
 def _built(program: Ring1Program) -> Stack:

@@ -12,8 +12,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from headrace.base.identity import kept_by_identity
 from headrace.exec import duck
 from headrace.model.program import Meaning, Ring0Program
+
+KEPT = 4096
 
 
 def in_common(passes: Iterable[Iterable[str | None]]) -> list[str]:
@@ -35,18 +38,14 @@ def evaluate(filters: list[str], meaning: Meaning, rows: pa.Table) -> tuple[pa.T
     return rows, names
 
 
-KEPT = 4096
-_made: dict[tuple[int, str], tuple[Ring0Program, Ring0Program]] = {}  # one object, for which a pass is kept
-
-
 def using(program: Ring0Program, known: Mapping[str, str]) -> Ring0Program:
     """`program` with its filter replaced by the column that holds the result, if there is one."""
     if program.filter is None or program.filter not in known:
         return program
-    key = (id(program), known[program.filter])
-    made = _made.get(key)
-    if made is None or made[0] is not program:
-        while len(_made) >= KEPT:
-            del _made[next(iter(_made))]
-        made = _made[key] = (program, replace(program, filter=known[program.filter]))
-    return made[1]
+    return _filtered_by(program, known[program.filter])
+
+
+@kept_by_identity(KEPT)
+def _filtered_by(program: Ring0Program, column: str) -> Ring0Program:
+    """Always the same object, because passes are kept by the identity of their programs."""
+    return replace(program, filter=column)

@@ -15,10 +15,11 @@ from functools import lru_cache
 import pyarrow as pa
 
 from headrace.base.arrays import Ints
+from headrace.base.identity import kept_by_identity
 from headrace.bridge.kernels import folds as k
 from headrace.bridge.rows import layout_of
 from headrace.exec.aggregates import schema_of
-from headrace.model.program import MEMBER, Partial, PipelineProgram, Ring0Program, Window
+from headrace.model.program import MEMBER, Partial, PipelineProgram, Window
 
 RowCondition = tuple[str, ...] | None  # the filters of which one must be true; None for no condition
 KEPT = 4096
@@ -80,20 +81,9 @@ def is_column(sql: str) -> bool:
     return _COLUMN.fullmatch(sql) is not None
 
 
-_programs: dict[int, tuple[Ring0Program, FoldProgram | None]] = {}
-
-
+@kept_by_identity(KEPT)
 def fold_program(program: PipelineProgram) -> FoldProgram | None:
     """The program for the kernels; None if DuckDB has to aggregate. Built once per process."""
-    held = _programs.get(id(program.ring0))
-    if held is None or held[0] is not program.ring0:
-        while len(_programs) >= KEPT:
-            del _programs[next(iter(_programs))]
-        held = _programs[id(program.ring0)] = (program.ring0, _built(program))
-    return held[1]
-
-
-def _built(program: PipelineProgram) -> FoldProgram | None:
     ring0 = program.ring0
     tumbling = ring0.window is None or ring0.window.kind == "tumble"
     if program.family is None or not tumbling or ring0.growth.values or ring0.growth.in_filter:

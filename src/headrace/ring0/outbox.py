@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from headrace.base.faults import fault_chosen
+from headrace.base.identity import kept_by_identity
 from headrace.bridge.messages import (
     STREAM_LANE,
     LaneEnd,
@@ -25,6 +26,8 @@ from headrace.model.definitions import PipelineDef
 from headrace.model.plan_version import PlanVersion
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.sink_kind import Staged
+
+KEPT = 8  # plan versions
 
 
 @dataclass(slots=True)
@@ -173,17 +176,10 @@ def _text(pipeline: PipelineDef, checkpoint: str) -> str:
     return held[1]
 
 
-_pooled: dict[int, tuple[PlanVersion, tuple[str, str]]] = {}
-
-
+@kept_by_identity(KEPT)
 def _pool_texts(plan: PlanVersion) -> tuple[str, str]:
     """The stateful pipelines of a plan that are pooled, as JSON, written once per worker and plan: first those that are
     not `spread`, then those that are."""
-    held = _pooled.get(id(plan))
-    if held is None or held[0] is not plan:
-        while len(_pooled) >= 8:
-            del _pooled[next(iter(_pooled))]
-        members = [p for p in plan.pipelines if p.pooled and p.program.ring1 is not None]
-        old, spread = ([p for p in members if p.spread == wanted] for wanted in (False, True))
-        held = _pooled[id(plan)] = (plan, (dump(old), dump(spread)))
-    return held[1]
+    members = [p for p in plan.pipelines if p.pooled and p.program.ring1 is not None]
+    old, spread = ([p for p in members if p.spread == wanted] for wanted in (False, True))
+    return dump(old), dump(spread)

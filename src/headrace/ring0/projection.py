@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.base.identity import kept_by_identity
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
 from headrace.model.definitions import ComputedColumn
@@ -66,15 +67,8 @@ class Projection:
         )
 
 
-_built: dict[int, tuple[PlanVersion, Projection]] = {}
-
-
+@kept_by_identity(KEPT)
 def projection_of(plan: PlanVersion) -> Projection:
     """The projection of this plan object. `headrace.state.plans.parse_plan` returns one object for equal plans, so
     tasks of one plan version share it."""
-    found = _built.get(id(plan))
-    if found is None or found[0] is not plan:
-        while len(_built) >= KEPT:
-            del _built[next(iter(_built))]
-        found = _built[id(plan)] = (plan, Projection.build(plan))
-    return found[1]
+    return Projection.build(plan)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.base.arrays import Ints
+from headrace.base.identity import kept_by_identity
 from headrace.bridge.merge_form import MergeForm, merge_form
 from headrace.bridge.merging import CannotMerge, Counted
 from headrace.bridge.rows import decode_counted, view_rows
@@ -87,20 +88,9 @@ class MergeProgram:
         return groups, np.array([sum(rows for rows, _ in lane) for lane in lanes], np.int64)
 
 
-_programs: dict[int, tuple[Ring1Program, MergeProgram | None]] = {}
-
-
+@kept_by_identity(KEPT)
 def merge_program(program: Ring1Program) -> MergeProgram | None:
     """The kernels' form of this program object, None if only DuckDB can run it."""
-    held = _programs.get(id(program))
-    if held is None or held[0] is not program:
-        while len(_programs) >= KEPT:
-            del _programs[next(iter(_programs))]
-        held = _programs[id(program)] = (program, _recognized(program))
-    return held[1]
-
-
-def _recognized(program: Ring1Program) -> MergeProgram | None:
     form = merge_form(program)
     if form is None or program.window is None or program.having or program.ranks or program.growth.values:
         return None
