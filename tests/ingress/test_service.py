@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import signal
 import socket
 import threading
 import time
@@ -57,6 +58,42 @@ def test_a_call_right_after_the_gateway_died_leaves_no_stream_closed(tmp_path: P
         until(lambda: (service.metrics("t") or {})["state"] == "open", "the other stream is open again", 10)
         assert (place(service, "s"), place(service, "t")) == before
         assert (service.metrics("t") or {})["gateway_restarts"] == 1
+    finally:
+        service.stop()
+
+
+def test_a_question_to_a_gateway_that_dies_before_it_answers_is_asked_again(tmp_path: Path) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+    site = Site(tmp_path, "http", {}, name="s")
+    try:
+        service.open(site.definition, site.directory, site.settings)
+        for ask in (lambda: service.metrics("s"), lambda: service.sync("s")):
+            process = service._process
+            assert process is not None
+            os.kill(process.pid, signal.SIGSTOP)  # it takes the order, and does not answer
+            killing = threading.Timer(0.5, process.kill)
+            killing.start()
+            ask()
+            killing.join()
+            assert (service.metrics("s") or {})["state"] == "open"
+            assert taken(place(service, "s"))
+    finally:
+        service.stop()
+
+
+def test_the_metrics_of_a_gateway_that_does_not_answer_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+    site = Site(tmp_path, "http", {}, name="s")
+    try:
+        service.open(site.definition, site.directory, site.settings)
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+        process = service._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        found = service.metrics("s")
+        assert found is not None and found["state"] == "closed" and "GATEWAY_FAILED" in found["problem"]
+        os.kill(process.pid, signal.SIGCONT)
+        until(lambda: (service.metrics("s") or {})["state"] == "open", "it answers again", 10)
     finally:
         service.stop()
 

@@ -82,15 +82,23 @@ class GatewayService:
         """The addresses of a stream."""
         return self._addresses.get(name.lower(), [])
 
+    def problem(self, name: str) -> str:
+        """Why a restarted gateway has not reopened a stream yet. Empty if it has. Never waits."""
+        return self._lost.get(name.lower(), "")
+
     def metrics(self, name: str) -> dict[str, Any] | None:
-        """The metrics of a stream, or None if it is not open. If a restarted gateway has not reopened it yet, its state
-        is closed and `problem` says why. `gateway_restarts` counts the restarts since the hub was opened, and
-        `gateway_pid` is the process."""
+        """The metrics of a stream, or None if it is not open. If the gateway does not respond, or was restarted and has
+        not reopened the stream yet, its state is closed and `problem` says why. `gateway_restarts` counts the restarts
+        since the hub was opened, and `gateway_pid` is the process."""
         if name.lower() not in self._orders:
             return None
-        found = self._ask_about(GatewayOrder("metrics", name)).metrics
+        problem = ""
+        try:
+            found = self._ask_about(GatewayOrder("metrics", name)).metrics
+        except errors.GatewayFailed as failure:
+            found, problem = None, f"{failure.code}: {failure.message}"
         if found is None and name.lower() in self._orders:
-            found = {"state": "closed", "problem": self._lost.get(name.lower(), "")}
+            found = {"state": "closed", "problem": problem or self._lost.get(name.lower(), "")}
         process = self._process
         pid = None if process is None else process.pid
         return None if found is None else {**found, "gateway_restarts": self._restarts, "gateway_pid": pid}
@@ -121,7 +129,16 @@ class GatewayService:
         return self._exchange(order)
 
     def _ask_about(self, order: GatewayOrder) -> GatewayAnswer:
-        """Send an order about an open stream. Reopens the stream first if the process is new."""
+        """Send an order about an open stream. Reopens the stream first if the process is new, also if the one before
+        died just now: then the order is sent again, because both orders about open streams may be."""
+        self._ensure_running()
+        self._reopen(order.name.lower())
+        asked = self._process
+        try:
+            return self._exchange(order)
+        except errors.GatewayFailed:
+            if asked is None or asked.poll() is None:
+                raise
         self._ensure_running()
         self._reopen(order.name.lower())
         return self._exchange(order)

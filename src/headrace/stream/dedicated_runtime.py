@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 SPILL = "spill"  # the strategy whose rows may wait; 'pause' would hold up the streams, 'drop' would lose rows
 WAITING_BYTES = 256 << 20  # at most, for a query that gives way: STOP and sync have to wait until they are read
+LOOK_SECONDS = 1.0  # how often a thread that drains looks whether that still makes sense
 SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
 LAST_SECONDS = 10.0  # for the last attempt, when the pipeline is dropped
 _log = logging.getLogger(__name__)
@@ -302,17 +303,22 @@ class DedicatedRuntime:
         if self._committer is not None:
             self._committer.close()
 
-    def drain(self, timeout: float) -> bool:
+    @property
+    def waits_for_room(self) -> bool:
+        """True while a batch waits because a stream that is made of the output has no room."""
+        return self._committer is not None and self._committer.waits_for_room
+
+    def drain(self, timeout: float, gives_up: Callable[[], bool] = lambda: False) -> bool:
         """Wait until all that the feeds hold now is in the sinks. True if that happened in time, or if the query is
-        dead or stopped, so that there is nothing to wait for."""
+        dead or stopped, so that there is nothing to wait for, or if `gives_up` returns True."""
         deadline = time.monotonic() + timeout
         ends = {stream: log.end() for stream, log in self.feeds().items()}
         with self._at_full_speed():
             while (left := deadline - time.monotonic()) > 0:
-                if self.supervisor.problem is not None or not self.supervisor.started:
+                if self.supervisor.problem is not None or not self.supervisor.started or gives_up():
                     return True
                 run = self._run
-                if run is not None and run.drain(left) and self._reached(ends):
+                if run is not None and run.drain(min(left, LOOK_SECONDS)) and self._reached(ends):
                     return True
                 time.sleep(min(0.1, left))
         return False
