@@ -27,10 +27,10 @@ def place(service: GatewayService, name: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def taken(address: tuple[str, int]) -> bool:
+def taken(address: tuple[str, int], name: str = "s") -> bool:
     client = http.client.HTTPConnection(*address, timeout=10)
     try:
-        client.request("POST", "/ingest/s", b"{}")
+        client.request("POST", f"/ingest/{name}", b"{}")
         return client.getresponse().status == 204
     except (OSError, http.client.HTTPException):
         return False
@@ -131,6 +131,26 @@ def test_a_slow_open_is_waited_for_while_it_reports_progress(tmp_path: Path, mon
         os.close(lock)
         opened.join(10)
         assert service.addresses("t")
+    finally:
+        service.stop()
+
+
+def test_a_slow_open_after_a_restart_does_not_delay_the_other_streams(tmp_path: Path) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+    sites = [Site(tmp_path, "http", {}, name=name) for name in ("s", "t")]
+    try:
+        for site in sites:
+            service.open(site.definition, site.directory, site.settings)
+        places = [place(service, name) for name in ("s", "t")]
+        process = service._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        lock = locked(sites[0].directory)  # as if its journal took long
+        until(lambda: taken(places[1], "t"), "the other stream is open again", 20)
+        assert not taken(places[0])
+        os.close(lock)
+        until(lambda: taken(places[0]), "so is this one", 20)
     finally:
         service.stop()
 

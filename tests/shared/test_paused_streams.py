@@ -1,4 +1,4 @@
-"""A stream that waits for room in a stream that is made of its output: nothing is lost, and no limit counts the time."""
+"""A stream that waits for room in a stream made of its output: nothing is lost, and no limit counts the time."""
 
 from __future__ import annotations
 

@@ -212,7 +212,9 @@ class Reconciler:
             return
         runtime.on_notice(notice)
         name = runtime.stream.name.lower()
-        if isinstance(notice, EpochPlanned | SourceIdle | PlanningPaused) and self.declarations.awaits(name, notice.plan):
+        if isinstance(notice, EpochPlanned | SourceIdle | PlanningPaused) and self.declarations.awaits(
+            name, notice.plan
+        ):
             self._background.put(name, partial(self.declarations.planned, name, notice.plan))
 
     # --- runtimes ---------------------------------------------------------------------------------

@@ -60,10 +60,9 @@ class Shutdown:
         if runtime.stream.fed_by is not None:
             producer = self._reconciler.catalog.pipeline(runtime.stream.fed_by)
             feeds = None if producer is None else self._reconciler.dedicated.known(producer.definition.instance)
-            limit = _left(deadline)
-            if feeds is not None:
-                if not feeds.drain(FOR_EVER if limit is None else limit, partial(self._readers.stuck, feeds)):
-                    return False
+            limit = FOR_EVER if (left := _left(deadline)) is None else left
+            if feeds is not None and not feeds.drain(limit, partial(self._readers.stuck, feeds)):
+                return False
             runtime.look_again()
         return self._read_to_end(runtime, deadline)
 

@@ -198,16 +198,15 @@ class GatewayService:
         if self._orders:
             self._restarts += 1
             self._lost = dict.fromkeys(self._orders, "the gateway was restarted and is opening the journal")
-            threading.Thread(
-                target=self._reopen_all, args=(self._process,), name="headrace-reopen", daemon=True
-            ).start()
+            for name in self._orders:  # a journal that takes long must not delay the others
+                given = (name, self._process)
+                threading.Thread(target=self._keep_reopening, args=given, name="headrace-reopen", daemon=True).start()
 
-    def _reopen_all(self, process: subprocess.Popen[bytes]) -> None:
-        """Reopen streams in a new process until it has all of them or is replaced."""
+    def _keep_reopening(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        """Reopen a stream in a new process until it has it or is replaced."""
         while True:
-            for name in list(self._lost):
-                self._reopen(name)
-            if not self._lost or self._process is not process or process.poll() is not None:
+            self._reopen(name)
+            if name not in self._lost or self._process is not process or process.poll() is not None:
                 return
             time.sleep(RESTART_SECONDS)
 

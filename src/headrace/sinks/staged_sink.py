@@ -21,7 +21,7 @@ import pyarrow as pa
 from headrace.base.faults import fault_point
 from headrace.base.options import option, text
 from headrace.sinks.file_sink import FileSink, FileTask, damaged
-from headrace.sinks.sink_kind import SinkKey, SinkSettings
+from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkSettings, Writer
 from headrace.sinks.sink_paths import STAGING, check_directory
 from headrace.stores.store_options import require_local
 
@@ -76,6 +76,10 @@ class DeliveryTarget(Protocol):
         """Send the rows of an epoch. Raises EpochMismatch if the target has other rows under this key."""
         ...
 
+    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
+        """The writers whose epochs the target has; see `KnowsWriters`. Empty if it does not know epochs."""
+        ...
+
     def ahead(self, key: SinkKey) -> int:
         """How many later epochs of the same instance and checkpoint the target has."""
         ...
@@ -110,6 +114,9 @@ class StagedSink(FileSink):
     def __init__(self, staging: Path, sink: str, guarantee: str, target: DeliveryTarget) -> None:
         super().__init__(staging, sink, "sent")
         self.guarantee, self._target = guarantee, target
+
+    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
+        return super().writers(checkpoints) | self._target.writers(checkpoints)
 
     def ahead(self, key: SinkKey) -> int:
         return super().ahead(key) + self._target.ahead(key)

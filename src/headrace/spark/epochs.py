@@ -63,7 +63,6 @@ from headrace.state.progress import (
 from headrace.state.quarantine import Quarantine, read_quarantine
 from headrace.state.secrets import read_vault, secrets_of, unseal_stream
 
-
 MOST_NAMED = 100  # pipelines in a notice, which is one datagram
 
 

@@ -1,8 +1,8 @@
 """Notices from a stream's planning process to the hub, over a datagram socket on the loopback interface.
 
 Spark plans the epochs of a source in a separate process. That process sends the hub a notice whenever it plans an
-epoch, plans a probe, finds nothing to read, holds, or waits for room in a feed. Notices may be lost: the planner repeats
-the last three at every poll, and `headrace.state.progress` keeps on disk whatever must survive.
+epoch, plans a probe, finds nothing to read, holds, or waits for room in a feed. Notices may be lost: the planner
+repeats the last three at every poll, and `headrace.state.progress` keeps on disk whatever must survive.
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.base.durable import private_directory, state_errors
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StateDamaged
 from headrace.model.definitions import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.sinks.feed_retention import remove_feed
 from headrace.sinks.feed_sink import FEED
-from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkpoint
+from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkpoint, own_checkpoint_id
 from headrace.state.dedicated_state import (
     BEGIN,
     Begin,
@@ -157,7 +157,7 @@ class DedicatedRuntime:
             dropped = dropped_states(self.home, self.pipeline.instance)
             left = left_behind(dropped, self.pipeline.name)
             if left is None:
-                self._begin_turn(0, Begin(begin, skipped), None)
+                self._begin_turn(0, Begin(begin, skipped), None if dropped else self._own_checkpoint())
             else:
                 take_staging(dropped, self.home)
                 *earlier, undecided = left.undecided or (None,)
@@ -165,6 +165,13 @@ class DedicatedRuntime:
                 self._begin_turn(0, first, left.epochs.checkpoint, left.debts)
             for old in dropped:
                 shutil.rmtree(old, ignore_errors=True)
+
+    def _own_checkpoint(self) -> str | None:
+        """The id for its first state; None for a random one, if the files of the stream are damaged."""
+        stream = self.pipeline.program.stream
+        with contextlib.suppress(StateDamaged):
+            return own_checkpoint_id(checkpoint_id(self._directory_of(stream), stream), self.pipeline.instance)
+        return None
 
     def _begin_turn(self, turn: int, begin: Begin, checkpoint: str | None, debts: tuple[Debt, ...] = ()) -> None:
         """Make the directory of a turn. It writes to sinks under `checkpoint`, or under a new id."""

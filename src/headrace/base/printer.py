@@ -1,7 +1,7 @@
-"""Prints to standard output without ever blocking the caller, even if the reader is slow or has closed it.
+"""Prints to standard output or error without ever blocking the caller, even if the reader is slow or has closed it.
 
 A thread takes texts from a bounded queue. If the queue is full, a text is dropped and counted, and the next printed
-text says so. If the reader has closed standard output, nothing is printed any more, and `gone` says why.
+text says so. If the reader has closed the other end, nothing is printed any more, and `gone` says why.
 """
 
 from __future__ import annotations
@@ -14,17 +14,28 @@ import select
 import sys
 import threading
 import time
+from typing import Literal, TextIO
 
 WAITING = 64  # texts; a console sink prints one per epoch
 # A pipe that is ready for writing takes this many bytes without blocking.
 _PIECE = select.PIPE_BUF
 
 
-class Printer:
-    """One for each sink. `print` never blocks and never fails. `close` prints the waiting texts for a bounded time."""
+_NAMES = {"stdout": "standard output", "stderr": "standard error"}
 
-    def __init__(self) -> None:
-        self._queue: queue.Queue[str | None] = queue.Queue(WAITING)
+
+class Printer:
+    """One for each sink, and one for log lines. `print` never blocks and never fails. `close` prints the waiting texts
+    for a bounded time. `unit` is what a text shows, for the count of those that are not shown."""
+
+    def __init__(
+        self, to: Literal["stdout", "stderr"] = "stdout", unit: str = "epochs", waiting: int = WAITING
+    ) -> None:
+        self._to, self._unit = to, unit
+        self._queue: queue.Queue[str | None] = queue.Queue(waiting)
+        self._done = threading.Condition()
+        self._unwritten = 0  # texts that are queued or being written
+        self._late = False  # true if `settle` has waited in vain since everything was written
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._lock = threading.Lock()
@@ -42,12 +53,26 @@ class Printer:
                 self._thread = threading.Thread(target=self._run, name="headrace-console", daemon=True)
                 self._thread.start()
             skipped, self._skipped = self._skipped, 0
-            note = f"({skipped} epochs are not shown: the output was not read in time)\n" if skipped else ""
+            note = f"({skipped} {self._unit} are not shown: the output was not read in time)\n" if skipped else ""
             try:
+                self._count(1)
                 self._queue.put_nowait(note + text)
             except queue.Full:
+                self._count(-1)
                 self._skipped = skipped + 1
                 self.dropped += 1
+
+    def settle(self, seconds: float) -> None:
+        """Wait until everything is written, for at most `seconds`, and not at all while a reader keeps it from that."""
+        with self._done:
+            if not self._late and not self.gone:
+                self._late = not self._done.wait_for(lambda: not self._unwritten or bool(self.gone), seconds)
+
+    def _count(self, more: int) -> None:
+        with self._done:
+            self._unwritten += more
+            self._late = self._late and self._unwritten > 0
+            self._done.notify_all()
 
     def close(self, seconds: float = 2.0) -> None:
         """Print the waiting texts, for at most `seconds`, and stop."""
@@ -65,22 +90,28 @@ class Printer:
         while (text := self._queue.get()) is not None and not self._closing.is_set():
             try:
                 self._write(text)
-            except (OSError, ValueError) as problem:  # ValueError: standard output is closed
-                self.gone = f"standard output cannot be written any more: {problem}"
+            except (OSError, ValueError) as problem:  # ValueError: it is closed
+                self.gone = f"{_NAMES[self._to]} cannot be written any more: {problem}"
                 return
+            finally:
+                self._count(-1)
 
     def _write(self, text: str) -> None:
         """Write to the file descriptor, a little at a time. A thread that blocks inside `sys.stdout` would keep its
         lock, and the process could neither print nor exit."""
-        if sys.stdout is None:  # it was closed when the process started
+        stream: TextIO | None = getattr(sys, self._to)
+        if stream is None:  # it was closed when the process started
             raise OSError("there is none")
         try:
-            out = sys.stdout.fileno()
+            # A live view replaces standard error, and puts texts above itself.
+            out = stream.fileno() if self._to == "stdout" or stream is sys.__stderr__ else -1
         except (AttributeError, io.UnsupportedOperation):  # a notebook, or a test that captures output
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            out = -1
+        if out < 0:
+            stream.write(text)
+            stream.flush()
             return
-        data = memoryview(text.encode(sys.stdout.encoding or "utf-8", "replace"))
+        data = memoryview(text.encode(stream.encoding or "utf-8", "replace"))
         poll = select.poll()
         poll.register(out, select.POLLOUT)
         while data and not self._closing.is_set():
