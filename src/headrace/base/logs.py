@@ -105,7 +105,11 @@ class _ToStandardError(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._printer = Printer("stderr", unit="lines", waiting=WAITING_RECORDS)
+        self._printer = Printer("stderr", self._note, waiting=WAITING_RECORDS)
+
+    def _note(self, count: int) -> str:
+        said = f"{count} lines are not shown: standard error was not read in time"
+        return f"{self.format(logging.LogRecord(__name__, logging.WARNING, __file__, 0, said, (), None))}\n"
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -14,6 +14,7 @@ import select
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Literal, TextIO
 
 WAITING = 64  # texts; a console sink prints one per epoch
@@ -26,19 +27,22 @@ _NAMES = {"stdout": "standard output", "stderr": "standard error"}
 
 class Printer:
     """One for each sink, and one for log lines. `print` never blocks and never fails. `close` prints the waiting texts
-    for a bounded time. `unit` is what a text shows, for the count of those that are not shown."""
+    for a bounded time. `note` makes the text about texts that were dropped from their number."""
 
     def __init__(
-        self, to: Literal["stdout", "stderr"] = "stdout", unit: str = "epochs", waiting: int = WAITING
+        self,
+        to: Literal["stdout", "stderr"] = "stdout",
+        note: Callable[[int], str] = lambda count: f"({count} epochs are not shown: the output was not read in time)\n",
+        waiting: int = WAITING,
     ) -> None:
-        self._to, self._unit = to, unit
+        self._to, self._note = to, note
         self._queue: queue.Queue[str | None] = queue.Queue(waiting)
         self._done = threading.Condition()
         self._unwritten = 0  # texts that are queued or being written
         self._late = False  # true if `settle` has waited in vain since everything was written
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may print, too
         self._skipped = 0
         self.dropped = 0  # texts that are never printed
         self.gone = ""  # why nothing is printed any more; empty while printing works
@@ -53,7 +57,7 @@ class Printer:
                 self._thread = threading.Thread(target=self._run, name="headrace-console", daemon=True)
                 self._thread.start()
             skipped, self._skipped = self._skipped, 0
-            note = f"({skipped} {self._unit} are not shown: the output was not read in time)\n" if skipped else ""
+            note = self._note(skipped) if skipped else ""
             try:
                 self._count(1)
                 self._queue.put_nowait(note + text)

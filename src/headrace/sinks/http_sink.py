@@ -23,7 +23,7 @@ from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.message_rows import RowMessages
-from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkKind, Writer
+from headrace.sinks.sink_kind import SinkKey, SinkKind
 from headrace.sinks.staged_sink import StagedRows, StagedSettings, StagedSink, check_staging, staged_task
 
 if TYPE_CHECKING:
@@ -152,9 +152,6 @@ class HttpTarget:
         if self._client is None:
             self._client = httpx.Client(timeout=self._settings.timeout / 1e6, trust_env=False)
         return self._client
-
-    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
-        return set()  # the receiver does not report epochs
 
     def ahead(self, key: SinkKey) -> int:
         return 0  # the receiver does not report it

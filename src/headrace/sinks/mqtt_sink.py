@@ -20,7 +20,7 @@ from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.message_rows import RowMessages, require_one
-from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkKind, Writer
+from headrace.sinks.sink_kind import SinkKey, SinkKind
 from headrace.sinks.staged_sink import StagedRows, StagedSettings, StagedSink, check_staging, staged_task
 
 GUARANTEE = "at least once: an epoch that is run again after a crash is sent again"
@@ -102,9 +102,6 @@ class MqttTarget:
                         sink=self._sink,
                     )
                 yield topic, value
-
-    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
-        return set()  # the broker does not know epochs
 
     def ahead(self, key: SinkKey) -> int:
         return 0  # the broker does not know epochs

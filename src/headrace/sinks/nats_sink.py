@@ -24,7 +24,7 @@ from headrace.model.schema import Schema
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.message_rows import RowMessages, require_one
 from headrace.sinks.mqtt_sink import GUARANTEE, sink_failure
-from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkKind, Writer
+from headrace.sinks.sink_kind import SinkKey, SinkKind
 from headrace.sinks.staged_sink import StagedRows, StagedSettings, StagedSink, check_staging, staged_task
 
 BATCH = 1000  # messages whose acknowledgements are awaited together
@@ -126,9 +126,6 @@ class NatsTarget:
                 advice="Create a stream with this subject, or set jetstream = 'false'.",
                 sink=self._sink,
             ) from None
-
-    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
-        return set()  # the server does not know epochs
 
     def ahead(self, key: SinkKey) -> int:
         return 0  # the server does not know epochs

@@ -119,7 +119,8 @@ Checkpoints = Callable[[int], Sequence[str]]
 
 @runtime_checkable
 class KnowsWriters(Protocol):
-    """A driver side of a sink that knows who has written to it."""
+    """A driver side of a sink, or the system behind it, that knows who has written to it. Optional: restoring a savepoint
+    asks it for pipelines that the savepoint does not know."""
 
     def writers(self, checkpoints: Checkpoints) -> set[Writer]:
         """The writers, as far as they may have one of the ids that `checkpoints` returns for their instance."""
@@ -128,7 +129,8 @@ class KnowsWriters(Protocol):
 
 @runtime_checkable
 class DurablePromises(Protocol):
-    """A driver side whose promises are files, which somebody may remove."""
+    """A driver side whose promises are files, which somebody may remove. Optional: with it, a promise that was removed
+    is noticed."""
 
     def promised(self, key: SinkKey) -> bool:
         """True if there is a promise under this key."""

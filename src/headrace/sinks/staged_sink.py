@@ -21,7 +21,7 @@ import pyarrow as pa
 from headrace.base.faults import fault_point
 from headrace.base.options import option, text
 from headrace.sinks.file_sink import FileSink, FileTask, damaged
-from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkSettings, Writer
+from headrace.sinks.sink_kind import Checkpoints, KnowsWriters, SinkKey, SinkSettings, Writer
 from headrace.sinks.sink_paths import STAGING, check_directory
 from headrace.stores.store_options import require_local
 
@@ -76,10 +76,6 @@ class DeliveryTarget(Protocol):
         """Send the rows of an epoch. Raises EpochMismatch if the target has other rows under this key."""
         ...
 
-    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
-        """The writers whose epochs the target has; see `KnowsWriters`. Empty if it does not know epochs."""
-        ...
-
     def ahead(self, key: SinkKey) -> int:
         """How many later epochs of the same instance and checkpoint the target has."""
         ...
@@ -116,7 +112,9 @@ class StagedSink(FileSink):
         self.guarantee, self._target = guarantee, target
 
     def writers(self, checkpoints: Checkpoints) -> set[Writer]:
-        return super().writers(checkpoints) | self._target.writers(checkpoints)
+        """Those that the target knows, if it knows any (`KnowsWriters`), and those that have staged rows."""
+        known = self._target.writers(checkpoints) if isinstance(self._target, KnowsWriters) else set()
+        return known | super().writers(checkpoints)
 
     def ahead(self, key: SinkKey) -> int:
         return super().ahead(key) + self._target.ahead(key)

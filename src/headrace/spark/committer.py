@@ -157,7 +157,8 @@ class EpochCommitter:
             self._require_readable(found)
             epoch.check()
         quit_now = {i for i, p in epoch.members.items() if (i, p.run) in self._quit}
-        epoch.leave_out(read_quarantine(self._directory), quit_now)
+        quarantine = read_quarantine(self._directory)
+        epoch.leave_out(quarantine, quit_now)
         epoch.run_queries(queries, lambda p: (p.instance, p.run) in self._quit)
         epoch.deliver()
         require_current()
@@ -170,6 +171,8 @@ class EpochCommitter:
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
             self._forget(before, progress, queries)
             self._plans.prune(before.plan)
+            if quarantine.since(before.plan) is not quarantine:
+                self._forget_ends(before.plan)
         clear_staging(self._directory)
         fault_point("after-manifests")
         self._done(epoch.summary(progress, sinks_ms=(time.perf_counter() - began) * 1000))
@@ -224,6 +227,12 @@ class EpochCommitter:
             queries.forget(set(new))
         self._quit.difference_update([ended for ended in tuple(self._quit) if ended[0] in new])
         change_quarantine(self._directory, lambda found: found.forgetting(new))
+
+    def _forget_ends(self, oldest: int) -> None:
+        """Forget the ends of pipelines that no epoch can name, because their plan versions are deleted."""
+        change_quarantine(self._directory, lambda found: found.since(oldest))
+        known = {entry.run for entry in read_quarantine(self._directory).out}
+        self._quit.difference_update([ended for ended in tuple(self._quit) if ended[1] not in known])
 
     def forget_stream(self, letters: SinkDef | None) -> None:
         """The stream is dropped: delete what its sinks keep beside their output, except an epoch that one still owes.

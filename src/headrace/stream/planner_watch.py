@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, PlanningPaused, ProbePlanned, SourceIdle
-from headrace.stream.inflight import SILENCE_SECONDS, InFlight
+from headrace.stream.inflight import PLANNING, SILENCE_SECONDS, InFlight
 
 # How often a waiting thread checks its condition without being woken: a notice can be lost.
 POLL_SECONDS = 0.5
@@ -127,7 +127,7 @@ class PlannerWatch:
         silent = now - self._last_sign
         if silent <= SILENCE_SECONDS + patience:
             return None
-        return InFlight(self.planned_epoch + 1, silent, "planning")
+        return InFlight(self.planned_epoch + 1, silent, PLANNING)
 
     def wait(self, condition: Callable[[], bool], timeout: float | None, raise_failure: Callable[[], None]) -> bool:
         """Wait for `condition`, and check it at every notice. True if it held in time. `raise_failure` is called before
