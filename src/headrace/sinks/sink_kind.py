@@ -119,8 +119,8 @@ Checkpoints = Callable[[int], Sequence[str]]
 
 @runtime_checkable
 class KnowsWriters(Protocol):
-    """A driver side of a sink, or the system behind it, that knows who has written to it. Optional: restoring a savepoint
-    asks it for pipelines that the savepoint does not know."""
+    """A driver side of a sink, or the system behind it, that knows who has written to it. Optional: a restore asks it
+    for pipelines that the savepoint does not know."""
 
     def writers(self, checkpoints: Checkpoints) -> set[Writer]:
         """The writers, as far as they may have one of the ids that `checkpoints` returns for their instance."""
