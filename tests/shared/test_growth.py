@@ -114,15 +114,14 @@ def test_what_sinks_keep_of_a_pipeline_goes_with_it(mini: Mini, sink: str) -> No
 
 
 def test_a_pipeline_that_is_stopped_at_once_and_started_again_and_again_leaves_nothing(mini: Mini) -> None:
-    mini.hub.sql("CREATE PIPELINE p INTO lines AS SELECT k, count(*) AS n FROM s GROUP BY k EMIT CHANGES")
-    for n in range(8):
+    mini.hub.sql("CREATE PIPELINE p INTO lines AS SELECT k FROM s")
+    for n in range(6):
         mini.hub.sql("STOP PIPELINE p NOW")
         feed(mini, 2 * n)
         mini.hub.sql("START PIPELINE p")
         feed(mini, 2 * n + 1)
-    feed(mini, 100)
-    assert len(read_quarantine(runtime(mini).directory).out) <= 2
-    assert len(runtime(mini).committer._quit) <= 2
+    assert read_quarantine(runtime(mini).directory).out == ()
+    assert runtime(mini).committer._quit == set()
 
 
 def test_what_sinks_keep_of_a_stream_goes_with_it(mini: Mini) -> None:

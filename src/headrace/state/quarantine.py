@@ -86,12 +86,6 @@ class Quarantine:
             ),
         )
 
-    def since(self, oldest: int) -> Quarantine:
-        """Forget the entries that are only about plan versions before `oldest`. Returns `self` if there are none. A
-        pipeline that is stopped at once and started again every day would leave one each time."""
-        kept = tuple(q for q in self.out if q.until is None or q.until >= oldest)
-        return self if len(kept) == len(self.out) else replace(self, out=kept)
-
     def forgetting(self, instances: Collection[int]) -> Quarantine:
         """Forget these instances: no epoch can name them any more."""
         return replace(self, out=tuple(q for q in self.out if q.instance not in instances))
