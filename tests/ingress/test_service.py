@@ -8,6 +8,8 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,7 +69,8 @@ def test_a_question_to_a_gateway_that_dies_before_it_answers_is_asked_again(tmp_
     site = Site(tmp_path, "http", {}, name="s")
     try:
         service.open(site.definition, site.directory, site.settings)
-        for ask in (lambda: service.metrics("s"), lambda: service.sync("s")):
+        asks: list[Callable[[], object]] = [partial(service.metrics, "s"), partial(service.sync, "s")]
+        for ask in asks:
             process = service._process
             assert process is not None
             os.kill(process.pid, signal.SIGSTOP)  # it takes the order, and does not answer

@@ -25,7 +25,7 @@ from headrace.spark import dedicated_committer
 from headrace.state import checkpoint_sync
 from headrace.state.checkpoint import checkpoint_id, own_checkpoint_id
 from headrace.state.dedicated_state import BEGIN, Begin, newest_turn, sink_epochs
-from headrace.state.restore import _newer
+from headrace.state.restore import newer_ids
 from headrace.stream import dedicated_runtime
 from headrace.stream.dedicated_runtime import DedicatedRuntime
 from tests.ring0.tasks import N, stateless
@@ -120,8 +120,8 @@ def test_a_restore_can_compute_who_has_written_to_the_sinks_of_a_newer_pipeline(
     wanted = (own_checkpoint_id(stream, 1), 1)
     driver = SINKS["jsonl"].driver(rig.pipeline.sinks[0], rig.pipeline.program.output)
     assert isinstance(driver, KnowsWriters)
-    assert driver.writers(partial(_newer, stream, 1)) == {wanted}
-    assert driver.writers(partial(_newer, stream, 2)) == set(), "the savepoint knows it"
+    assert driver.writers(partial(newer_ids, stream, 1)) == {wanted}
+    assert driver.writers(partial(newer_ids, stream, 2)) == set(), "the savepoint knows it"
     assert driver.ahead(SinkKey(*wanted, -1)) > 0
     driver.rewind(SinkKey(*wanted, -1))
     assert rig.shown("a") == []

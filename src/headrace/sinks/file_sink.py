@@ -54,7 +54,7 @@ from headrace.base.faults import fault_point
 from headrace.errors import EpochMismatch, StateDamaged
 from headrace.sinks.outputs import FileOutput, LocalOutput
 from headrace.sinks.partitions import by_partition, directory_of
-from headrace.sinks.sink_kind import Checkpoints, SinkKey, Staged, Writer
+from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkWriter, Staged
 from headrace.sinks.sink_paths import MANIFESTS, STAGING, STORE_ERRORS, SinkPaths, writing
 
 GUARANTEE = "exactly once per epoch"
@@ -164,7 +164,7 @@ class FileSink:
         with writing(self.paths):
             return len(self._later(key))
 
-    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
+    def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
         """Those that visible files and manifests name; see `KnowsWriters`."""
         with writing(self.paths):
             names = [name.rpartition("/")[2] for name in self.output.below("", without="_headrace")]

@@ -40,7 +40,7 @@ from headrace.errors import (
     SinkRefused,
     SinkUnavailable,
 )
-from headrace.sinks.sink_kind import Checkpoints, SinkKey, Writer
+from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkWriter
 from headrace.sinks.staged_sink import StagedRows
 
 _GROUP = re.compile(r"headrace-sink-[0-9a-f]{16}-(\d+)")
@@ -136,7 +136,7 @@ class KafkaTarget:
             rows.require()
             sender.send(key, rows)
 
-    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
+    def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
         """Those whose groups the broker lists: it deletes a group some time after it was used last."""
         with self._asking("", "list the consumer groups"):
             listed = self._connection.admin(self._noted).list_consumer_groups(request_timeout=PATIENCE).result()

@@ -41,7 +41,7 @@ from headrace.errors import (
 )
 from headrace.model.schema import Schema
 from headrace.sinks.postgres_types import accepts, becomes_json, column_type, sent_type
-from headrace.sinks.sink_kind import Checkpoints, SinkKey, Writer
+from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkWriter
 from headrace.sinks.staged_sink import StagedRows
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class PostgresTarget:
                 if key.epoch % 1000 == 0:
                     self._prune(cursor, key)
 
-    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
+    def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
         with self._transaction() as cursor:
             if not self._exists(cursor, self._ledger):
                 return set()

@@ -113,7 +113,7 @@ class DriverSink(Protocol):
 
 
 # A writer of a sink: the checkpoint and the instance in its keys. And the ids under which an instance may have written.
-Writer = tuple[str, int]
+SinkWriter = tuple[str, int]
 Checkpoints = Callable[[int], Sequence[str]]
 
 
@@ -122,7 +122,7 @@ class KnowsWriters(Protocol):
     """A driver side of a sink, or the system behind it, that knows who has written to it. Optional: a restore asks it
     for pipelines that the savepoint does not know."""
 
-    def writers(self, checkpoints: Checkpoints) -> set[Writer]:
+    def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
         """The writers, as far as they may have one of the ids that `checkpoints` returns for their instance."""
         ...
 

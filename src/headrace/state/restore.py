@@ -32,7 +32,7 @@ from headrace.model.schema import Schema
 from headrace.model.stored import stored
 from headrace.sinks import SINKS, DriverSink, SinkKey
 from headrace.sinks.secret_options import revealed
-from headrace.sinks.sink_kind import KnowsWriters, Writer
+from headrace.sinks.sink_kind import KnowsWriters, SinkWriter
 from headrace.sinks.staging import staged_in
 from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.checkpoint import CHECKPOINT, own_checkpoint_id, relocate
@@ -166,8 +166,8 @@ def _ahead(
     """The sinks with output written after the savepoint: name, number of files, sink, and the key of the savepoint.
     `opened` closes the sinks."""
     for cut in facts.cuts:
-        seen: set[tuple[str, Writer]] = set()
-        newer = partial(_newer, cut.checkpoint, catalog.next_instance)
+        seen: set[tuple[str, SinkWriter]] = set()
+        newer = partial(newer_ids, cut.checkpoint, catalog.next_instance)
         for instance, definition, output in _written(catalog, cut.stream):
             placed = staged_in(definition, savepoint / STREAMS / cut.directory)
             sink = SINKS[definition.kind].driver(revealed(placed, file.vault.reveal), output)
@@ -184,7 +184,7 @@ def _ahead(
         )
 
 
-def _newer(checkpoint: str, next_instance: int, instance: int) -> tuple[str, ...]:
+def newer_ids(checkpoint: str, next_instance: int, instance: int) -> tuple[str, ...]:
     """The ids under which an instance may have written that was created after the savepoint: as a pipeline of the
     stream with this checkpoint, or on the dedicated host."""
     if not next_instance <= instance < next_instance + NEXT_INSTANCES:
