@@ -21,6 +21,7 @@ from headrace.errors import (
 from headrace.model.definitions import SinkDef
 from headrace.model.schema import BIGINT, STRING, Field, Map, Schema
 from headrace.sinks import SINKS, SinkKey, kafka_target, settle_sink
+from headrace.sinks.sink_kind import KnowsWriters
 from headrace.stream.retries import RetryPolicy
 from tests.connectors.broker import PASSWORD, USER, Broker
 from tests.connectors.topics import Topics
@@ -83,6 +84,17 @@ def test_equal_keys_go_to_one_partition(topics: Topics, tmp_path: Path) -> None:
         assert set(json.loads(m.value())) == {"n"}
     assert len(places) == 10 and all(len(p) == 1 for p in places.values())
     assert len(set.union(*places.values())) > 1
+
+
+def test_the_broker_knows_which_instances_have_written(topics: Topics, tmp_path: Path) -> None:
+    writer = Writer(topics.address, topics.make(), tmp_path)
+    key, staged = writer.stage(3, row("a", 1))
+    writer.commit(key, staged)
+    driver = writer.kind.driver(writer.sink, OUTPUT)
+    assert isinstance(driver, KnowsWriters)
+    assert driver.writers(lambda instance: ("c", "other")) == {("c", 1)}
+    assert driver.writers(lambda instance: ("other",)) == set()
+    driver.close()
 
 
 def test_an_epoch_that_is_committed_again_is_there_once(topics: Topics, tmp_path: Path) -> None:

@@ -213,3 +213,29 @@ def test_a_restored_savepoint_rewinds_the_table_and_writes_the_rows_again(
     run.mini.hub.sql("START PIPELINE p; START PIPELINE t")
     run.mini.drain()
     assert len(run.rows("plain")) == sum(1 for i in range(40) if i % 3)
+
+
+def test_a_restore_finds_what_a_newer_pipeline_has_written_into_the_table(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.put(0, 20)
+    run.mini.drain()
+    run.mini.hub.sql("STOP PIPELINE p; DROP PIPELINE t")
+    saved = run.mini.hub.savepoint("monday")
+    kept = run.mini.checkpoint.end, dict(run.mini.checkpoint.state)
+    run.mini.hub.sql("DROP PIPELINE p; CREATE PIPELINE q INTO plain AS SELECT k, v FROM s WHERE v % 3 <> 0")
+    run.put(20, 40)
+    run.mini.drain()
+    run.mini.hub.close(drain=False)
+    assert len(run.rows("plain")) == sum(1 for i in range(40) if i % 3)
+    with pytest.raises(SinkAhead) as caught:
+        restore(saved, tmp_path / "restored")
+    assert caught.value.params["sinks"] == ["plain"]
+    restore(saved, tmp_path / "restored", rewind=True)
+    assert len(run.rows("plain")) == sum(1 for i in range(20) if i % 3)
+    run.mini.directory = tmp_path / "restored"
+    run.mini.checkpoint.end, run.mini.checkpoint.state = kept
+    run.mini.open()
+    run.mini.hub.sql("START PIPELINE p")
+    run.mini.drain()
+    assert len(run.rows("plain")) == sum(1 for i in range(40) if i % 3)

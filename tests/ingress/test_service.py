@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.client
 import os
+import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,10 +29,10 @@ def place(service: GatewayService, name: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def taken(address: tuple[str, int]) -> bool:
+def taken(address: tuple[str, int], name: str = "s") -> bool:
     client = http.client.HTTPConnection(*address, timeout=10)
     try:
-        client.request("POST", "/ingest/s", b"{}")
+        client.request("POST", f"/ingest/{name}", b"{}")
         return client.getresponse().status == 204
     except (OSError, http.client.HTTPException):
         return False
@@ -57,6 +60,43 @@ def test_a_call_right_after_the_gateway_died_leaves_no_stream_closed(tmp_path: P
         until(lambda: (service.metrics("t") or {})["state"] == "open", "the other stream is open again", 10)
         assert (place(service, "s"), place(service, "t")) == before
         assert (service.metrics("t") or {})["gateway_restarts"] == 1
+    finally:
+        service.stop()
+
+
+def test_a_question_to_a_gateway_that_dies_before_it_answers_is_asked_again(tmp_path: Path) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+    site = Site(tmp_path, "http", {}, name="s")
+    try:
+        service.open(site.definition, site.directory, site.settings)
+        asks: list[Callable[[], object]] = [partial(service.metrics, "s"), partial(service.sync, "s")]
+        for ask in asks:
+            process = service._process
+            assert process is not None
+            os.kill(process.pid, signal.SIGSTOP)  # it takes the order, and does not answer
+            killing = threading.Timer(0.5, process.kill)
+            killing.start()
+            ask()
+            killing.join()
+            assert (service.metrics("s") or {})["state"] == "open"
+            assert taken(place(service, "s"))
+    finally:
+        service.stop()
+
+
+def test_the_metrics_of_a_gateway_that_does_not_answer_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+    site = Site(tmp_path, "http", {}, name="s")
+    try:
+        service.open(site.definition, site.directory, site.settings)
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+        process = service._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        found = service.metrics("s")
+        assert found is not None and found["state"] == "closed" and "GATEWAY_FAILED" in found["problem"]
+        os.kill(process.pid, signal.SIGCONT)
+        until(lambda: (service.metrics("s") or {})["state"] == "open", "it answers again", 10)
     finally:
         service.stop()
 
@@ -94,6 +134,26 @@ def test_a_slow_open_is_waited_for_while_it_reports_progress(tmp_path: Path, mon
         os.close(lock)
         opened.join(10)
         assert service.addresses("t")
+    finally:
+        service.stop()
+
+
+def test_a_slow_open_after_a_restart_does_not_delay_the_other_streams(tmp_path: Path) -> None:
+    service = GatewayService(tmp_path / "gateway.log")
+    sites = [Site(tmp_path, "http", {}, name=name) for name in ("s", "t")]
+    try:
+        for site in sites:
+            service.open(site.definition, site.directory, site.settings)
+        places = [place(service, name) for name in ("s", "t")]
+        process = service._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        lock = locked(sites[0].directory)  # as if its journal took long
+        until(lambda: taken(places[1], "t"), "the other stream is open again", 20)
+        assert not taken(places[0])
+        os.close(lock)
+        until(lambda: taken(places[0]), "so is this one", 20)
     finally:
         service.stop()
 

@@ -113,6 +113,17 @@ def test_what_sinks_keep_of_a_pipeline_goes_with_it(mini: Mini, sink: str) -> No
         assert len(list((mini.directory.parent / "lines").glob("part-*"))) == 2, "what was committed stays"
 
 
+def test_a_pipeline_that_is_stopped_at_once_and_started_again_and_again_leaves_nothing(mini: Mini) -> None:
+    mini.hub.sql("CREATE PIPELINE p INTO lines AS SELECT k FROM s")
+    for n in range(6):
+        mini.hub.sql("STOP PIPELINE p NOW")
+        feed(mini, 2 * n)
+        mini.hub.sql("START PIPELINE p")
+        feed(mini, 2 * n + 1)
+    assert read_quarantine(runtime(mini).directory).out == ()
+    assert runtime(mini).committer._quit == set()
+
+
 def test_what_sinks_keep_of_a_stream_goes_with_it(mini: Mini) -> None:
     mini.hub.sql(
         "CREATE PIPELINE p INTO lines, columns AS SELECT id FROM s; CREATE PIPELINE q INTO lines AS SELECT id FROM s"

@@ -47,6 +47,14 @@ def output(mini: Mini) -> list[Any]:
     return mini.output(mini.hub.record("p").definition.instance)
 
 
+def connects(place: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(place, 1).close()
+    except OSError:
+        return False
+    return True
+
+
 def text(ids: range, pad: int = 0) -> bytes:
     return b"".join(b'{"id":%d,"k":"k%d","pad":"%s"}\n' % (i, i % 3, b"x" * pad) for i in ids)
 
@@ -154,6 +162,23 @@ def test_a_gateway_that_is_killed_comes_back_on_its_address_and_lost_nothing(min
     facts = mini.hub.streams["s"].ingress()
     assert facts["gateway_restarts"] == 1
     assert facts["classes"]["http"]["bytes"] == len(text(range(60)))
+
+
+def test_a_stream_whose_address_was_taken_while_the_gateway_restarts_says_so(
+    mini: Mini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(mini, "tcp", listen="127.0.0.1:0")
+    stream, place = mini.hub.streams["s"], address(mini)
+    gateway = stream.ingress()["gateway_pid"]
+    monkeypatch.setattr("headrace.ingress.gateway_service.RESTART_SECONDS", 3.0)
+    os.kill(gateway, signal.SIGKILL)
+    until(lambda: not connects(place), "it is gone")
+    with socket.create_server(place):
+        until(lambda: "ADDRESS_IN_USE" in stream.status().problem, "its status says why it takes nothing")
+        (described,) = mini.hub.sql("DESCRIBE STREAM s")
+        assert "ADDRESS_IN_USE" in described.render()
+    until(lambda: not stream.status().problem, "it is open again")
+    assert stream.ingress()["state"] == "open"
 
 
 def test_the_gateway_ends_with_the_last_pipeline_and_what_it_took_is_read_later(mini: Mini) -> None:

@@ -89,6 +89,24 @@ def test_a_promise_that_was_removed_is_an_error_and_not_an_epoch_without_rows(tm
     assert "STATE_DAMAGED" in rig.deliver(2, rig.staged(2, 4)).failure  # it stays one
 
 
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_promise_that_was_removed_is_noticed_also_if_the_re_run_has_staged_nothing(
+    tmp_path: Path, gone: bool
+) -> None:
+    rig = Rig(tmp_path, {}, {})
+    receipts = rig.staged(0, 1, 2)
+    for name in ("a", "b"):
+        rig.open[name].promise(rig.key(0), receipts[name])
+    rig.open["a"].commit(rig.key(0), receipts["a"])  # then the hub dies, and in the re-run b cannot be written to
+    rig.fail("b", "commit", 1)
+    assert rig.deliver(0, {"a": receipts["a"]}, b="cannot stage").owed == ["b"]
+    if gone:
+        _promises(tmp_path, "b")[0].unlink()
+    result = rig.deliver(1, rig.staged(1, 3))
+    assert ("STATE_DAMAGED" in result.failure) == gone
+    assert rig.shown("b") == ([] if gone else [1, 2, 3])
+
+
 def test_an_epoch_without_rows_that_a_sink_owes_is_no_error(tmp_path: Path) -> None:
     rig = Rig(tmp_path, {}, {})
     receipts = rig.staged(0, 1)

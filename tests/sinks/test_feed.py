@@ -333,6 +333,22 @@ def test_a_promised_epoch_can_be_committed_without_its_tasks(tmp_path: Path) -> 
     assert not list(writer.log.directory.glob("promise*"))
 
 
+def test_a_promise_that_was_removed_is_an_error_with_its_path(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.run(0, [1])
+    key = writer.key(1)
+    writer.driver().promise(key, writer.stage(key, [[2]]))
+    writer.log.promise(writer.instance).unlink()
+    owed = SinkKey(key.checkpoint, key.instance, key.epoch, promised=True)
+    with pytest.raises(StateDamaged) as caught:
+        writer.driver().commit(owed, [])
+    assert str(writer.log.promise(writer.instance)) in caught.value.message
+    assert writer.driver().commit(SinkKey(key.checkpoint, key.instance, 1), []) == 0, "nothing was promised"
+    writer.run(2, [3])
+    assert writer.driver().commit(owed, []) == 0, "it was settled before the later epoch"
+    assert writer.rows() == [1, 3]
+
+
 def test_an_epoch_is_committed_although_the_count_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

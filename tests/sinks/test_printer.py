@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
+from headrace.base.printer import WAITING, Printer
 from headrace.model.definitions import SinkDef
 from headrace.model.schema import INT, Field, Schema
 from headrace.sinks.console import ConsoleSettings, ConsoleSink, ConsoleTask
-from headrace.sinks.printer import WAITING, Printer
 from headrace.sinks.sink_kind import SinkKey
 from tests.e2e.support import until
 

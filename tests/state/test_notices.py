@@ -15,6 +15,7 @@ from headrace.state.notices import (
     Notice,
     NoticeBoard,
     PlanningHeld,
+    PlanningPaused,
     ProbePlanned,
     SourceIdle,
     send_notice,
@@ -25,6 +26,7 @@ EVERY_KIND = (
     ProbePlanned(stream="s", pid=7, epoch=3),
     SourceIdle(stream="s", pid=7, plan=2, exhausted=True),
     PlanningHeld(stream="s", pid=7),
+    PlanningPaused(stream="s", pid=7, plan=2, pipelines="p\nq"),
 )
 HELD = PlanningHeld(stream="s", pid=7)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,12 @@ from headrace.model.stored import store, store_text, stored
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import stage
 from headrace.sinks.file_sink import FileSink
-from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.sinks.sink_kind import KnowsWriters, SinkKey, Staged
 from headrace.spark import dedicated_committer
 from headrace.state import checkpoint_sync
+from headrace.state.checkpoint import checkpoint_id, own_checkpoint_id
 from headrace.state.dedicated_state import BEGIN, Begin, newest_turn, sink_epochs
+from headrace.state.restore import newer_ids
 from headrace.stream import dedicated_runtime
 from headrace.stream.dedicated_runtime import DedicatedRuntime
 from tests.ring0.tasks import N, stateless
@@ -109,6 +112,29 @@ def test_a_savepoint_sees_what_a_later_turn_has_written(rig: Rig) -> None:
     rig.batch(0, 3)
     assert rig.shown("a") == rig.shown("b") == [1, 2, 3]
     assert rig.ahead(saved) > 0
+
+
+def test_a_restore_can_compute_who_has_written_to_the_sinks_of_a_newer_pipeline(rig: Rig) -> None:
+    rig.batch(0, 1)
+    stream = checkpoint_id(rig.root / "streams" / "s", "s")
+    wanted = (own_checkpoint_id(stream, 1), 1)
+    driver = SINKS["jsonl"].driver(rig.pipeline.sinks[0], rig.pipeline.program.output)
+    assert isinstance(driver, KnowsWriters)
+    assert driver.writers(partial(newer_ids, stream, 1)) == {wanted}
+    assert driver.writers(partial(newer_ids, stream, 2)) == set(), "the savepoint knows it"
+    assert driver.ahead(SinkKey(*wanted, -1)) > 0
+    driver.rewind(SinkKey(*wanted, -1))
+    assert rig.shown("a") == []
+
+
+def test_a_state_that_begins_anew_because_the_old_one_is_damaged_writes_under_another_id(rig: Rig) -> None:
+    rig.batch(0, 1)
+    before = rig.saved().checkpoint
+    (rig.runtime.directory / "progress.json").write_text("damaged")
+    rig.lose_state()
+    assert rig.saved().checkpoint != before
+    rig.batch(0, 2)
+    assert rig.shown("a") == [1, 2]
 
 
 def test_a_savepoint_sees_what_was_written_after_the_state_was_dropped(rig: Rig) -> None:

@@ -17,6 +17,7 @@ from headrace.state.progress import Applied, Progress, write_applied, write_prog
 from headrace.state.quarantine import read_quarantine
 from headrace.stream.culprit import Search
 from headrace.stream.elimination import worker_died
+from headrace.stream.inflight import InFlight, too_long
 from headrace.stream.retries import RetryPolicy
 from headrace.stream.supervisor import QuerySupervisor
 from tests.ring0.tasks import WORD, stateless, stream
@@ -280,6 +281,20 @@ def test_an_epoch_that_never_ends_is_aborted_and_its_pipeline_is_found_like_one_
             break
     assert list(machine.failed) == ["2/0"]
     assert "[EPOCH_TIMEOUT]" in machine.failed["2/0"]
+
+
+def test_an_epoch_that_is_not_planned_in_time_blames_no_pipeline(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 3, lambda present: False)
+    machine.supervisor.start()
+    write_applied(tmp_path, Applied(3, 7, ()))
+    problem = too_long("s", InFlight(8, 31.0, "planning"), 30.0)
+    for attempt in range(1, 6):
+        machine.supervisor.abort(problem.render())
+        assert read_quarantine(tmp_path).probe is None
+        assert machine.state() == ("retrying" if attempt < 5 else "dead")
+        machine.clock.run()
+    assert machine.failed == {}
+    assert "pipeline" not in problem.advice
 
 
 def test_a_damaged_progress_is_the_reason_that_is_shown(tmp_path: Path) -> None:

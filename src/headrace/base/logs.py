@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headrace.base.durable import private_opener
+from headrace.base.printer import Printer
 from headrace.errors import kind_of
 
 LogFormat = Literal["text", "json"]
@@ -29,6 +29,7 @@ SPARK_LOGS = 9  # older files that are kept of it
 FILE_BYTES, KEPT_FILES = 4 << 20, 9
 # Records logged before the state directory is open; then they go to its log file.
 WAITING_RECORDS = 1000
+WRITE_SECONDS = 0.5  # for one line, so that lines and other output on standard error keep their order
 # Events that `headrace run` prints itself, so their log lines are hidden in text.
 PRINTED_BY_RUN = frozenset(
     {"pipeline_failed", "sink_detached", "stream_retrying", "stream_dead", "stream_running", "phase", "spark_ui"}
@@ -98,13 +99,28 @@ class _PrivateFile(RotatingFileHandler):
 
 
 class _ToStandardError(logging.Handler):
-    """Writes to what `sys.stderr` is at that moment: a live view replaces it, and puts the lines above itself."""
+    """Writes to what `sys.stderr` is at that moment: a live view replaces it, and puts the lines above itself. Threads
+    of streams log, so a reader that does not read must not hold them up: then they wait once, for a moment, and lines
+    may be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._printer = Printer("stderr", self._note, waiting=WAITING_RECORDS)
+
+    def _note(self, count: int) -> str:
+        said = f"{count} lines are not shown: standard error was not read in time"
+        return f"{self.format(logging.LogRecord(__name__, logging.WARNING, __file__, 0, said, (), None))}\n"
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            print(self.format(record), file=sys.stderr, flush=True)
+            self._printer.print(f"{self.format(record)}\n")
+            self._printer.settle(WRITE_SECONDS)
         except Exception:
             self.handleError(record)
+
+    def close(self) -> None:
+        self._printer.close()
+        super().close()
 
 
 class LogOutput:
@@ -168,6 +184,7 @@ def logging_to(
     finally:
         logs.close()
         logger.removeHandler(shown)
+        shown.close()
         logger.level, logger.propagate = before
 
 

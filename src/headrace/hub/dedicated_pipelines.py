@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from headrace.errors import HeadraceError, SavepointTooSmall, StopTimeout
@@ -154,20 +155,19 @@ class DedicatedPipelines:
         drained = [runtime.drain(max(0.1, deadline - time.monotonic())) for runtime in found]
         return all(drained) and all(runtime.settle(deadline - time.monotonic()) for runtime in found)
 
-    def finish(self, timeout: float) -> Finished | None:
-        """The input of all streams is over: read the feeds to the end, then stop. None if time ran out."""
+    def finish(self, timeout: float, stuck: Callable[[DedicatedRuntime], bool]) -> Finished | None:
+        """The input of all streams is over: read the feeds to the end, then stop. None if time ran out. Those that are
+        `stuck` are only stopped: nothing will read their output, so they can neither finish nor fail."""
         with self._lock:
             found = [r for r in self._made.values() if r.supervisor.started]
-        drained = [runtime.drain(timeout) for runtime in found]
+        drained = [runtime.drain(timeout, partial(stuck, runtime)) for runtime in found]
         if not all(drained):
             return None
         dead = {r: r.supervisor.problem for r in found}
+        done = [r.pipeline for r, problem in dead.items() if problem is None and not stuck(r)]
         for runtime in found:
             runtime.stop()
-        return Finished(
-            tuple(r.pipeline for r, problem in dead.items() if problem is None),
-            tuple((r.pipeline, problem) for r, problem in dead.items() if problem is not None),
-        )
+        return Finished(tuple(done), tuple((r.pipeline, problem) for r, problem in dead.items() if problem is not None))
 
     @contextmanager
     def paused(self, streams: Collection[str]) -> Iterator[None]:

@@ -36,7 +36,7 @@ from headrace.model.definitions import PipelineDef
 from headrace.sinks import DriverSink
 from headrace.state import savepoints
 from headrace.state.catalog import Catalog
-from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, SourceIdle
+from headrace.state.notices import EpochPlanned, Notice, NoticeBoard, PlanningPaused, SourceIdle
 from headrace.state.plans import PlanStore
 from headrace.state.sealing import seal_directory, seal_savepoints
 from headrace.state.secrets import Vault
@@ -212,7 +212,9 @@ class Reconciler:
             return
         runtime.on_notice(notice)
         name = runtime.stream.name.lower()
-        if isinstance(notice, EpochPlanned | SourceIdle) and self.declarations.awaits(name, notice.plan):
+        if isinstance(notice, EpochPlanned | SourceIdle | PlanningPaused) and self.declarations.awaits(
+            name, notice.plan
+        ):
             self._background.put(name, partial(self.declarations.planned, name, notice.plan))
 
     # --- runtimes ---------------------------------------------------------------------------------

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from functools import partial
 
 from headrace.errors import ExternalError, StreamFailed
+from headrace.hub.dead_readers import DeadReaders
 from headrace.hub.reconciler import Reconciler
 from headrace.model.status import Waited
 from headrace.stream.host import StreamFailures
 from headrace.stream.runtime import StreamRuntime
 
 FOR_EVER = 10.0**9
+LOOK_SECONDS = 1.0  # how often a wait looks whether it can still end
 _log = logging.getLogger(__name__)
 
 
@@ -25,7 +27,7 @@ class Shutdown:
     """Ends the streams of one hub that were started, dead ones included. Any thread may call."""
 
     def __init__(self, reconciler: Reconciler) -> None:
-        self._reconciler = reconciler
+        self._reconciler, self._readers = reconciler, DeadReaders(reconciler)
         self._draining = False
 
     def wait_until_end(self, timeout: float | None) -> bool:
@@ -58,11 +60,22 @@ class Shutdown:
         if runtime.stream.fed_by is not None:
             producer = self._reconciler.catalog.pipeline(runtime.stream.fed_by)
             feeds = None if producer is None else self._reconciler.dedicated.known(producer.definition.instance)
-            limit = _left(deadline)
-            if feeds is not None and not feeds.drain(FOR_EVER if limit is None else limit):
+            limit = FOR_EVER if (left := _left(deadline)) is None else left
+            if feeds is not None and not feeds.drain(limit, partial(self._readers.stuck, feeds)):
                 return False
             runtime.look_again()
-        return runtime.wait_exhausted(_left(deadline))
+        return self._read_to_end(runtime, deadline)
+
+    def _read_to_end(self, runtime: StreamRuntime, deadline: float | None) -> bool:
+        """Wait until a source has ended, or raise StreamFailed if that cannot happen because a dead stream does not
+        read."""
+        while True:
+            left = _left(deadline)
+            if runtime.wait_exhausted(LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)):
+                return True
+            if left is not None and left <= LOOK_SECONDS:
+                return False
+            self._readers.require_none(runtime)
 
     def _end(self, runtime: StreamRuntime, deadline: float | None) -> bool:
         """Close all windows of a stream and stop it, unless a pipeline joins meanwhile. False if time ran out."""
@@ -76,7 +89,7 @@ class Shutdown:
             own = {p.instance for p in pipelines if reconciler.catalog.is_dedicated(p.instance)}
             # A join waits for the end of all of its streams, even of one that got no row since its last end.
             version = runtime.end(pipelines, again=bool(own))
-        if not runtime.wait_exhausted(_left(deadline)):
+        if not self._read_to_end(runtime, deadline):
             return False
         with reconciler.lock:
             if self._draining:
@@ -91,7 +104,7 @@ class Shutdown:
         """Let pipelines on the dedicated host read what their streams have left in the feeds. They have finished then,
         not before: a run ends when no pipeline is left that runs. False if time ran out."""
         reconciler = self._reconciler
-        found = reconciler.dedicated.finish(FOR_EVER if timeout is None else timeout)
+        found = reconciler.dedicated.finish(FOR_EVER if timeout is None else timeout, self._readers.stuck)
         if found is None:
             return False
         for pipeline, problem in found.failed:  # even if the background queue has not recorded the failure yet

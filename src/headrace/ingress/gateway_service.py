@@ -82,15 +82,23 @@ class GatewayService:
         """The addresses of a stream."""
         return self._addresses.get(name.lower(), [])
 
+    def problem(self, name: str) -> str:
+        """Why a restarted gateway has not reopened a stream yet. Empty if it has. Never waits."""
+        return self._lost.get(name.lower(), "")
+
     def metrics(self, name: str) -> dict[str, Any] | None:
-        """The metrics of a stream, or None if it is not open. If a restarted gateway has not reopened it yet, its state
-        is closed and `problem` says why. `gateway_restarts` counts the restarts since the hub was opened, and
-        `gateway_pid` is the process."""
+        """The metrics of a stream, or None if it is not open. If the gateway does not respond, or was restarted and has
+        not reopened the stream yet, its state is closed and `problem` says why. `gateway_restarts` counts the restarts
+        since the hub was opened, and `gateway_pid` is the process."""
         if name.lower() not in self._orders:
             return None
-        found = self._ask_about(GatewayOrder("metrics", name)).metrics
+        problem = ""
+        try:
+            found = self._ask_about(GatewayOrder("metrics", name)).metrics
+        except errors.GatewayFailed as failure:
+            found, problem = None, f"{failure.code}: {failure.message}"
         if found is None and name.lower() in self._orders:
-            found = {"state": "closed", "problem": self._lost.get(name.lower(), "")}
+            found = {"state": "closed", "problem": problem or self._lost.get(name.lower(), "")}
         process = self._process
         pid = None if process is None else process.pid
         return None if found is None else {**found, "gateway_restarts": self._restarts, "gateway_pid": pid}
@@ -121,7 +129,16 @@ class GatewayService:
         return self._exchange(order)
 
     def _ask_about(self, order: GatewayOrder) -> GatewayAnswer:
-        """Send an order about an open stream. Reopens the stream first if the process is new."""
+        """Send an order about an open stream. Reopens the stream first if the process is new, also if the one before
+        died just now: then the order is sent again, because both orders about open streams may be."""
+        self._ensure_running()
+        self._reopen(order.name.lower())
+        asked = self._process
+        try:
+            return self._exchange(order)
+        except errors.GatewayFailed:
+            if asked is None or asked.poll() is None:
+                raise
         self._ensure_running()
         self._reopen(order.name.lower())
         return self._exchange(order)
@@ -181,16 +198,15 @@ class GatewayService:
         if self._orders:
             self._restarts += 1
             self._lost = dict.fromkeys(self._orders, "the gateway was restarted and is opening the journal")
-            threading.Thread(
-                target=self._reopen_all, args=(self._process,), name="headrace-reopen", daemon=True
-            ).start()
+            for name in self._orders:  # a journal that takes long must not delay the others
+                given = (name, self._process)
+                threading.Thread(target=self._keep_reopening, args=given, name="headrace-reopen", daemon=True).start()
 
-    def _reopen_all(self, process: subprocess.Popen[bytes]) -> None:
-        """Reopen streams in a new process until it has all of them or is replaced."""
+    def _keep_reopening(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        """Reopen a stream in a new process until it has it or is replaced."""
         while True:
-            for name in list(self._lost):
-                self._reopen(name)
-            if not self._lost or self._process is not process or process.poll() is not None:
+            self._reopen(name)
+            if name not in self._lost or self._process is not process or process.poll() is not None:
                 return
             time.sleep(RESTART_SECONDS)
 

@@ -177,7 +177,7 @@ def _gateway(streams: Mapping[str, Stream]) -> Iterator[Metric]:
     for name, stream in streams.items():
         try:
             found = stream.ingress()
-        except HeadraceError:  # the gateway does not answer: /ready and the stream's status report that
+        except HeadraceError:  # the stream was dropped meanwhile
             continue
         if not found:
             continue

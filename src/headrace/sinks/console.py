@@ -1,7 +1,7 @@
 """The console sink: prints the first rows of every epoch as a small table.
 
 Unit of commit: the epoch. Guarantee: at least once. An epoch that is run again after a crash is printed again. A slow
-or closed reader never blocks a stream (`headrace.sinks.printer`): epochs that it does not read in time are skipped.
+or closed reader never blocks a stream (`headrace.base.printer`): epochs that it does not read in time are skipped.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.base.options import integer, option
+from headrace.base.printer import Printer
 from headrace.model.definitions import SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks.in_process import InProcessSink, joined, oldest_within, pack, unpack
-from headrace.sinks.printer import Printer
 from headrace.sinks.sink_kind import SinkKey, SinkKind, SinkSettings, Staged
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from headrace.errors import EpochMismatch, HeadraceError
 from headrace.exec.failures import WAITED_FOR, failure_text, waited_for
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.sinks import SINKS
-from headrace.sinks.sink_kind import DriverSink, SinkKey, SinkSettings, Staged
+from headrace.sinks.sink_kind import DriverSink, DurablePromises, SinkKey, SinkSettings, Staged
 
 T = TypeVar("T")
 LONGEST_WAIT = 10.0
@@ -76,7 +76,7 @@ def stage(sinks: Sequence[SinkDef], table: pa.Table, key: SinkKey, lost: dict[st
 class Delivered:
     """The result of delivering an epoch. `rows` is the number of rows in the first sink that shows it. A `failure`
     stops the pipeline. `detached` sinks are not written to any more, with the reason. `owed` are sinks that have not
-    committed the epoch, although others may have; those of them that had rows have `promised` it. `committed` has the
+    committed the epoch, although others may have; those in `promised` have certainly promised rows. `committed` has the
     rows that each sink shows now, and the milliseconds that its commit took."""
 
     rows: int | None = None
@@ -231,11 +231,14 @@ class Delivery:
 
     def _has_promised(self, name: str, staged: list[Staged]) -> bool:
         """True if the sink has certainly promised rows. Promises again: that changes nothing, and an epoch that was
-        decided when a sink could not be written to has no promise there."""
+        decided when a sink could not be written to has no promise there. If this run has staged no rows, an earlier one
+        may have."""
         with contextlib.suppress(HeadraceError):
-            if staged:
-                self._open(name).promise(self._key, staged)
-                return True
+            sink = self._open(name)
+            if not staged:
+                return isinstance(sink, DurablePromises) and sink.promised(self._key)
+            sink.promise(self._key, staged)
+            return True
         return False
 
     def _detach(self, name: str, reason: str) -> None:

@@ -195,6 +195,8 @@ class FeedSink:
             done = self._found(key, log)
             if done is None:
                 promised = self._promised(key, log)
+                if promised is None and key.promised and not staged and not self._followed(key, log):
+                    raise _lost_promise(self._name, key, log)
                 made = self._made(key, staged, log) if promised is None else self._placed(promised, log)
                 if promised is not None or not _says_nothing(made, log):
                     self._prepare(key, log)
@@ -210,6 +212,11 @@ class FeedSink:
     def committed(self, key: SinkKey) -> bool:
         with self._at(key) as log:
             return self._found(key, log) is not None
+
+    def promised(self, key: SinkKey) -> bool:
+        """True if there is a promise under this key."""
+        with self._at(key) as log:
+            return self._promised(key, log) is not None
 
     def verify(self, key: SinkKey) -> None:
         with self._at(key) as log:
@@ -283,6 +290,12 @@ class FeedSink:
                 if found.epoch < key.epoch:
                     break
         return None
+
+    def _followed(self, key: SinkKey, log: FeedLog) -> bool:
+        """True if the writer has written a later epoch. Then the manifest of this one may be deleted."""
+        kept = (log.kept_epoch(position) for position in log.positions())
+        same = (e.epoch for e in kept if e is not None and (e.checkpoint, e.instance) == (key.checkpoint, key.instance))
+        return any(epoch > key.epoch for epoch in same)
 
     def _promised(self, key: SinkKey, log: FeedLog) -> FeedEpoch | None:
         for path in (log.promise(key.instance), log.earlier_promise):
@@ -359,6 +372,16 @@ def _delete_promise(key: SinkKey, log: FeedLog) -> None:
         found = stored(FeedEpoch, log.earlier_promise)
         if found is not None and found.instance == key.instance:
             log.earlier_promise.unlink(missing_ok=True)
+
+
+def _lost_promise(name: str, key: SinkKey, log: FeedLog) -> StateDamaged:
+    path = log.promise(key.instance)
+    return StateDamaged(
+        f"{name} lacks epoch {key.epoch} of a pipeline, and the promise {path} is missing",
+        advice="Files of the state directory were removed by hand. Restore them, restore a savepoint, or drop the "
+        "pipeline and create it again: then the rows of this epoch are not in the stream that it feeds.",
+        path=str(path),
+    )
 
 
 def _says_nothing(made: FeedEpoch, log: FeedLog) -> bool:

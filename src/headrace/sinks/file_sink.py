@@ -55,7 +55,7 @@ from headrace.base.faults import fault_point
 from headrace.errors import EpochMismatch, StateDamaged
 from headrace.sinks.outputs import FileOutput, LocalOutput
 from headrace.sinks.partitions import by_partition, directory_of
-from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkWriter, Staged
 from headrace.sinks.sink_paths import MANIFESTS, STAGING, STORE_ERRORS, SinkPaths, writing
 
 GUARANTEE = "exactly once per epoch"
@@ -143,6 +143,11 @@ class FileSink:
         with writing(self.paths):
             return self.output.exists(self.paths.manifest(key))
 
+    def promised(self, key: SinkKey) -> bool:
+        """True if there is a promise under this key."""
+        with writing(self.paths):
+            return self.output.exists(self.paths.promise(key))
+
     def verify(self, key: SinkKey) -> None:
         for path in (self.paths.manifest(key), self.paths.promise(key)):
             with contextlib.suppress(OSError, StateDamaged, *STORE_ERRORS):  # the commit reports what cannot be read
@@ -160,14 +165,13 @@ class FileSink:
         with writing(self.paths):
             return len(self._later(key))
 
-    def instances(self, key: SinkKey) -> set[int]:
-        """All instances of the same checkpoint that have written here, as visible files and manifests tell."""
-        writer = self.paths.writer(key)
+    def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
+        """Those that visible files and manifests name; see `KnowsWriters`."""
         with writing(self.paths):
             names = [name.rpartition("/")[2] for name in self.output.below("", without="_headrace")]
-            shown = {m["instance"] for m in map(_VISIBLE.match, names) if m is not None and m["writer"] == writer}
-            noted = [m for m in map(_TAG.fullmatch, self.output.entries(MANIFESTS)) if m is not None]
-        return {int(instance) for instance in shown | {m["instance"] for m in noted if m["writer"] == writer}}
+            found = [*map(_VISIBLE.match, names), *map(_TAG.fullmatch, self.output.entries(MANIFESTS))]
+        known = {(m["writer"], int(m["instance"])) for m in found if m is not None}
+        return {(c, i) for writer, i in known for c in checkpoints(i) if writer == self.paths.writer(SinkKey(c, i, 0))}
 
     def rewind(self, key: SinkKey) -> None:
         """Deletes staged files first and manifests last. So `ahead` finds anything that a later commit could mistake

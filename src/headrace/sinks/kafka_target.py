@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,9 +40,10 @@ from headrace.errors import (
     SinkRefused,
     SinkUnavailable,
 )
-from headrace.sinks.sink_kind import SinkKey
+from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkWriter
 from headrace.sinks.staged_sink import StagedRows
 
+_GROUP = re.compile(r"headrace-sink-[0-9a-f]{16}-(\d+)")
 BATCH = 10_000  # messages that are given to the client at once
 PATIENCE = 60.0  # seconds for one step of a transaction
 _SETTINGS: dict[str, object] = {
@@ -133,6 +135,16 @@ class KafkaTarget:
                 return
             rows.require()
             sender.send(key, rows)
+
+    def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
+        """Those whose groups the broker lists: it deletes a group some time after it was used last."""
+        with self._asking("", "list the consumer groups"):
+            listed = self._connection.admin(self._noted).list_consumer_groups(request_timeout=PATIENCE).result()
+            if listed.errors and not listed.valid:
+                raise listed.errors[0]
+        found = [(group.group_id, _GROUP.fullmatch(group.group_id)) for group in listed.valid]
+        known = [(name, int(matched[1])) for name, matched in found if matched is not None]
+        return {(c, i) for name, i in known for c in checkpoints(i) if name == self._name(SinkKey(c, i, 0))}
 
     def ahead(self, key: SinkKey) -> int:
         name = self._name(key)

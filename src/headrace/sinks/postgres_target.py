@@ -41,7 +41,7 @@ from headrace.errors import (
 )
 from headrace.model.schema import Schema
 from headrace.sinks.postgres_types import accepts, becomes_json, column_type, sent_type
-from headrace.sinks.sink_kind import SinkKey
+from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkWriter
 from headrace.sinks.staged_sink import StagedRows
 
 if TYPE_CHECKING:
@@ -140,6 +140,14 @@ class PostgresTarget:
                     self._ingest(cursor, self._table, rows)
                 if key.epoch % 1000 == 0:
                     self._prune(cursor, key)
+
+    def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
+        with self._transaction() as cursor:
+            if not self._exists(cursor, self._ledger):
+                return set()
+            sql = f"SELECT DISTINCT checkpoint, instance FROM {self._ledger.sql} WHERE sink = $1"
+            found = _answer(cursor, sql, (self._sink,))
+            return {(str(c), int(instance)) for c, instance in found if c in checkpoints(int(instance))}
 
     def ahead(self, key: SinkKey) -> int:
         with self._transaction() as cursor:

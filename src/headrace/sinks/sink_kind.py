@@ -8,10 +8,10 @@ pipeline has several sinks, first all of them promise an epoch, then all of them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
@@ -109,6 +109,31 @@ class DriverSink(Protocol):
 
     def close(self) -> None:
         """Release resources. Committed output stays."""
+        ...
+
+
+# A writer of a sink: the checkpoint and the instance in its keys. And the ids under which an instance may have written.
+SinkWriter = tuple[str, int]
+Checkpoints = Callable[[int], Sequence[str]]
+
+
+@runtime_checkable
+class KnowsWriters(Protocol):
+    """A driver side of a sink, or the system behind it, that knows who has written to it. Optional: a restore asks it
+    for pipelines that the savepoint does not know."""
+
+    def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
+        """The writers, as far as they may have one of the ids that `checkpoints` returns for their instance."""
+        ...
+
+
+@runtime_checkable
+class DurablePromises(Protocol):
+    """A driver side whose promises are files, which somebody may remove. Optional: with it, a promise that was removed
+    is noticed."""
+
+    def promised(self, key: SinkKey) -> bool:
+        """True if there is a promise under this key."""
         ...
 
 

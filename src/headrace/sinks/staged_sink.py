@@ -21,7 +21,7 @@ import pyarrow as pa
 from headrace.base.faults import fault_point
 from headrace.base.options import option, text
 from headrace.sinks.file_sink import FileSink, FileTask, damaged
-from headrace.sinks.sink_kind import SinkKey, SinkSettings
+from headrace.sinks.sink_kind import Checkpoints, KnowsWriters, SinkKey, SinkSettings, SinkWriter
 from headrace.sinks.sink_paths import STAGING, check_directory
 from headrace.stores.store_options import require_local
 
@@ -110,6 +110,11 @@ class StagedSink(FileSink):
     def __init__(self, staging: Path, sink: str, guarantee: str, target: DeliveryTarget) -> None:
         super().__init__(staging, sink, "sent")
         self.guarantee, self._target = guarantee, target
+
+    def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
+        """Those that the target knows, if it knows any (`KnowsWriters`), and those that have staged rows."""
+        known = super().writers(checkpoints)
+        return known | self._target.writers(checkpoints) if isinstance(self._target, KnowsWriters) else known
 
     def ahead(self, key: SinkKey) -> int:
         return super().ahead(key) + self._target.ahead(key)

@@ -25,7 +25,7 @@ from headrace.sources.badfiles import hand_over
 from headrace.spark.driver_sinks import DriverSinks
 from headrace.spark.epoch_commit import EpochCommit
 from headrace.spark.epoch_query import QueryRunner
-from headrace.spark.epoch_reports import EpochReports
+from headrace.spark.epoch_reports import EpochReports, Members
 from headrace.spark.summary import EpochSummary
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Debt, Progress, ProgressView, read_progress, write_progress
@@ -67,7 +67,7 @@ class EpochCommitter:
         self._busy = threading.Lock()  # held while an epoch is committed
         self._committing = False
         self._forgotten: set[int] = set()
-        self._quit: set[tuple[int, str]] = set()  # instances that were stopped at once, with their run
+        self._quit: set[tuple[int, int]] = set()  # instances that were stopped at once, with their generation
 
     @property
     def doing(self) -> str:
@@ -81,14 +81,14 @@ class EpochCommitter:
         """Act on a signal of the control channel, in the caller's thread. After `quick_end` nothing more of these
         pipelines is committed. `flush` returns when no sink is being written to and none owes an epoch."""
         if signal.kind == QUICK_END.name:
-            self._quit.update((p.instance, p.run) for p in pipelines)
+            self._quit.update((p.instance, p.generation) for p in pipelines)
         elif isinstance(signal, Barrier):
             with self._busy:
                 self._flush(signal)
 
     def readmit(self, pipelines: Sequence[PipelineDef]) -> None:
         """Undo `quick_end` for these pipelines: the script that stopped them is rolled back."""
-        self._quit.difference_update((p.instance, p.run) for p in pipelines)
+        self._quit.difference_update((p.instance, p.generation) for p in pipelines)
 
     def _flush(self, signal: Barrier) -> None:
         """Align the flush over all sinks: a sink delivers it once it owes nothing. Raises SinkFailed when one cannot
@@ -156,9 +156,9 @@ class EpochCommitter:
             epoch = EpochCommit(self.sinks, self._plans, found, before)
             self._require_readable(found)
             epoch.check()
-        quit_now = {i for i, p in epoch.members.items() if (i, p.run) in self._quit}
+        quit_now = {i for i, p in epoch.members.items() if (i, p.generation) in self._quit}
         epoch.leave_out(read_quarantine(self._directory), quit_now)
-        epoch.run_queries(queries, lambda p: (p.instance, p.run) in self._quit)
+        epoch.run_queries(queries, lambda p: (p.instance, p.generation) in self._quit)
         epoch.deliver()
         require_current()
         epoch.commit_letters()
@@ -170,6 +170,7 @@ class EpochCommitter:
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
             self._forget(before, progress, queries)
             self._plans.prune(before.plan)
+            self._forget_ends(epoch.members)
         clear_staging(self._directory)
         fault_point("after-manifests")
         self._done(epoch.summary(progress, sinks_ms=(time.perf_counter() - began) * 1000))
@@ -224,6 +225,11 @@ class EpochCommitter:
             queries.forget(set(new))
         self._quit.difference_update([ended for ended in tuple(self._quit) if ended[0] in new])
         change_quarantine(self._directory, lambda found: found.forgetting(new))
+
+    def _forget_ends(self, members: Members) -> None:
+        """Forget that pipelines were stopped at once which were started again and are in epochs by now."""
+        now = {instance: pipeline.generation for instance, pipeline in members.items()}
+        self._quit.difference_update([(i, g) for i, g in tuple(self._quit) if g < now.get(i, 0)])
 
     def forget_stream(self, letters: SinkDef | None) -> None:
         """The stream is dropped: delete what its sinks keep beside their output, except an epoch that one still owes.

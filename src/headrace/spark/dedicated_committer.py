@@ -97,7 +97,10 @@ class RunningBatch(Protocol):
 
 class DedicatedCommitter:
     """Commits the batches of one pipeline, one at a time, in Spark's streaming thread. `directory` is that of its
-    state (`headrace.stream.dedicated_runtime`), `consumers` are its feeds in the order of its inputs."""
+    state (`headrace.stream.dedicated_runtime`), `consumers` are its feeds in the order of its inputs.
+
+    `waits_for_room` is true while a batch waits because a stream that is made of the output has no room.
+    """
 
     def __init__(
         self,
@@ -115,6 +118,7 @@ class DedicatedCommitter:
         self._share = ReadShare(time.monotonic)
         self._synced = CheckpointSync(directory / CHECKPOINT)
         self._released = -1
+        self.waits_for_room = False
 
     @property
     def progress(self) -> Progress:
@@ -195,10 +199,14 @@ class DedicatedCommitter:
         """Wait until the streams that are made of the output have read enough of it, or their limits have changed.
         Raises StreamFailed if the query is stopped meanwhile."""
         logs: dict[Path, FeedLog] = {}  # each remembers the manifests that it has parsed
-        while self._full(query.pipeline, logs):
-            if not query.current():
-                raise StreamFailed("the query was stopped while it waited for a stream that reads its output")
-            time.sleep(ROOM_SECONDS)
+        try:
+            while self._full(query.pipeline, logs):
+                self.waits_for_room = True
+                if not query.current():
+                    raise StreamFailed("the query was stopped while it waited for a stream that reads its output")
+                time.sleep(ROOM_SECONDS)
+        finally:
+            self.waits_for_room = False
 
     def _full(self, pipeline: PipelineDef, logs: dict[Path, FeedLog]) -> bool:
         """True if a stream that is made of the output has no room."""

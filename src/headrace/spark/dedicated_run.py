@@ -67,6 +67,7 @@ class DedicatedSparkQuery:
         ended: Callable[[str | None], None],
     ) -> None:
         self._over, self._committer, self._runtime, self._ended = False, committer, runtime, ended
+        self._draining: tuple[threading.Thread, list[bool]] = threading.Thread(), []  # waits for `drain`
         self._known = threading.Event()  # `self._query` is known; its first batch may begin earlier
         definition, checkpoint = runtime.pipeline, directory / CHECKPOINT
         self._checkpoint = checkpoint
@@ -160,9 +161,12 @@ class DedicatedSparkQuery:
     def drain(self, timeout: float) -> bool:
         """Wait until everything that the feeds hold is in the sinks, and windows that can close have closed. True if
         that happened in time and without a failure."""
-        done: list[bool] = []
-        waiting = threading.Thread(target=self._drain, args=(done,), name="headrace-drain", daemon=True)
-        waiting.start()
+        waiting, done = self._draining
+        if not waiting.is_alive():  # else a caller whose time was over has left one that still waits
+            done = []
+            waiting = threading.Thread(target=self._drain, args=(done,), name="headrace-drain", daemon=True)
+            waiting.start()
+            self._draining = waiting, done
         waiting.join(timeout)
         return bool(done)
 

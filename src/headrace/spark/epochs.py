@@ -41,7 +41,15 @@ from headrace.spark.offset import Offset
 from headrace.spark.worker_memory import keep_freed_memory
 from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.checkpoint_sync import CheckpointSync
-from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlanned, SourceIdle, send_notice
+from headrace.state.notices import (
+    EpochPlanned,
+    Notice,
+    PlanningHeld,
+    PlanningPaused,
+    ProbePlanned,
+    SourceIdle,
+    send_notice,
+)
 from headrace.state.plans import PlanStore, parse_plan
 from headrace.state.progress import (
     HOLD,
@@ -54,6 +62,8 @@ from headrace.state.progress import (
 )
 from headrace.state.quarantine import Quarantine, read_quarantine
 from headrace.state.secrets import read_vault, secrets_of, unseal_stream
+
+MOST_NAMED = 100  # pipelines in a notice, which is one datagram
 
 
 @dataclass(frozen=True)
@@ -159,16 +169,20 @@ class EpochPlanner:
         newest = self.plans.current()
         self._follow(newest)
         plan, cut = next_cut(self.signals.pending(at.barrier_id), newest)
-        # A full feed pauses the source. Plans, barriers and the watermark of an idle stream go on.
-        paused = bool(newest) and bool(self.feeds.full(self.plans.load(newest).pipelines))
-        source = at.source if paused else self.source.latest(at.source, self.settings.max_epoch_bytes)
-        if source != at.source:
+        # A full feed pauses the source. Plans and barriers go on. The watermark does not: rows may wait, and an idle
+        # stream that advanced it meanwhile would make them late.
+        full = self.feeds.full(self.plans.load(newest).pipelines) if newest else []
+        source = at.source if full else self.source.latest(at.source, self.settings.max_epoch_bytes)
+        if full or source != at.source:
             self.idle.rows_came()
         watermark = self.idle.watermark(progress.watermark)
         urgent = plan != at.plan or watermark != progress.watermark or cut is not None
         waiting = self._waiting(at.source, progress) if source != at.source else 0
         if self.batcher.cut(waiting, closed=progress.closed > 0, urgent=urgent) is None:
-            if waiting == 0 and not paused:
+            if full:
+                names = "\n".join(full[:MOST_NAMED])
+                self._notify(PlanningPaused(stream=self.stream.name, pid=os.getpid(), plan=plan, pipelines=names))
+            elif waiting == 0:
                 exhausted = self.source.exhausted(source)
                 self._notify(SourceIdle(stream=self.stream.name, pid=os.getpid(), plan=plan, exhausted=exhausted))
             return start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -42,6 +43,13 @@ def checkpoint_id(directory: Path, stream: str) -> str:
     if re.fullmatch(r"[\w-]{1,100}", found) is None:
         raise damaged(file, "does not hold the id of a checkpoint")
     return found
+
+
+def own_checkpoint_id(stream: str, instance: int) -> str:
+    """The id under which the query of an instance on the dedicated host first writes to sinks; `stream` is the id of
+    its first stream. It can be computed, so that a restore finds what was written after the savepoint by a pipeline
+    that the savepoint does not know."""
+    return hashlib.sha256(f"{stream}\0{instance}".encode()).hexdigest()[:32]
 
 
 def continue_checkpoint(directory: Path, checkpoint: str) -> None:

@@ -8,7 +8,8 @@
 
 `headrace.stream.dedicated_runtime` says when a new directory begins. Spark counts the batches of each from 0. In sinks
 the epochs of an instance go on from one directory to the next, under one checkpoint id: a sink then holds nothing of an
-instance that a savepoint from before does not know (`headrace.state.restore`).
+instance that a savepoint from before does not know (`headrace.state.restore`). The first id of an instance is derived
+from that of its first stream, so that a restore also finds the output of instances that are newer than the savepoint.
 
 A state that is dropped leaves behind what concerns its sinks: the epochs that they owe, those that only some of them
 may have, and the directory `staging`, which holds the rows of both. The next state takes them over (`left_behind`,

@@ -1,8 +1,8 @@
 """Notices from a stream's planning process to the hub, over a datagram socket on the loopback interface.
 
 Spark plans the epochs of a source in a separate process. That process sends the hub a notice whenever it plans an
-epoch, plans a probe, finds nothing to read, or holds. Notices may be lost: the planner repeats the last two at every
-poll, and `headrace.state.progress` keeps on disk whatever must survive.
+epoch, plans a probe, finds nothing to read, holds, or waits for room in a feed. Notices may be lost: the planner
+repeats the last three at every poll, and `headrace.state.progress` keeps on disk whatever must survive.
 """
 
 from __future__ import annotations
@@ -61,11 +61,21 @@ class PlanningHeld(Notice):
     """The planner plans no epoch, because the hub asked it to hold."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningPaused(Notice):
+    """The planner reads nothing under this plan version, because feeds have no room. `pipelines` are those that write
+    them, one on each line."""
+
+    plan: int
+    pipelines: str
+
+
 KINDS: dict[str, type[Notice]] = {
     "planned": EpochPlanned,
     "probing": ProbePlanned,
     "idle": SourceIdle,
     "held": PlanningHeld,
+    "paused": PlanningPaused,
 }
 _KIND_OF = {made: kind for kind, made in KINDS.items()}
 _TYPES = {"str": str, "int": int, "bool": bool, "float": float}

@@ -74,8 +74,9 @@ class PlannerProgress:
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """An epoch that a sink of a pipeline still has to commit: it was promised durably, and the commit failed. A sink
-    without rows promises nothing, and then `promised` is false. Earlier versions did not store it."""
+    """An epoch that a sink of a pipeline still has to commit: it was promised durably, and the commit failed.
+    `promised` is false if the sink had no rows, so that it promised nothing, or if it could not say whether it has a
+    promise. Earlier versions did not store it."""
 
     pipeline: PipelineDef
     sink: str

@@ -7,10 +7,10 @@ same keys, and would take an old manifest for its own. Such output is an error, 
 directory appears. A restore that was killed can be run again: it finds the output that is still there.
 
 Pipelines that the old hub created or replaced after the savepoint have the instance numbers that follow those of the
-savepoint. The files that they wrote count as well: the restored stream reads the same input again, for the pipeline of
-the savepoint or for one that the script creates again. A restored catalog continues with a random high number that no
-other hub uses. So what pipelines of another hub wrote, one restored from the same savepoint for example, never counts:
-that hub may still run.
+savepoint. The output that they wrote into the same sinks counts as well: the restored stream reads the same input
+again, for the pipeline of the savepoint or for one that the script creates again. A restored catalog continues with a
+random high number that no other hub uses. So what pipelines of another hub wrote, one restored from the same savepoint
+for example, never counts: that hub may still run.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from headrace.base.faults import fault_point
@@ -30,11 +31,11 @@ from headrace.model.definitions import DEAD_LETTER, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import stored
 from headrace.sinks import SINKS, DriverSink, SinkKey
-from headrace.sinks.file_sink import FileSink
 from headrace.sinks.secret_options import revealed
+from headrace.sinks.sink_kind import KnowsWriters, SinkWriter
 from headrace.sinks.staging import staged_in
 from headrace.state.catalog import Catalog, CatalogFile
-from headrace.state.checkpoint import CHECKPOINT, relocate
+from headrace.state.checkpoint import CHECKPOINT, own_checkpoint_id, relocate
 from headrace.state.dedicated_state import DEDICATED, dedicated_home, newest_turn, sink_epochs
 from headrace.state.progress import read_progress, write_progress
 from headrace.state.savepoints import READABLE_FORMATS, Savepoint, copy_tree, finish, half_of
@@ -165,21 +166,30 @@ def _ahead(
     """The sinks with output written after the savepoint: name, number of files, sink, and the key of the savepoint.
     `opened` closes the sinks."""
     for cut in facts.cuts:
-        seen: set[tuple[str, int]] = set()
+        seen: set[tuple[str, SinkWriter]] = set()
+        newer = partial(newer_ids, cut.checkpoint, catalog.next_instance)
         for instance, definition, output in _written(catalog, cut.stream):
-            key = SinkKey(cut.checkpoint, instance, cut.epoch)
             placed = staged_in(definition, savepoint / STREAMS / cut.directory)
             sink = SINKS[definition.kind].driver(revealed(placed, file.vault.reveal), output)
             opened.callback(sink.close)
-            newer = range(catalog.next_instance, catalog.next_instance + NEXT_INSTANCES)
-            others = sink.instances(key) if isinstance(sink, FileSink) else set()
-            for one in sorted({instance} | {other for other in others if other in newer}):
-                if (definition.name, one) not in seen and (found := sink.ahead(replace(key, instance=one))):
-                    yield definition.name, found, sink, replace(key, instance=one)
-                seen.add((definition.name, one))
+            others = sink.writers(newer) if isinstance(sink, KnowsWriters) else set()
+            for writer in sorted({(cut.checkpoint, instance)} | others):
+                # A newer pipeline on the dedicated host counts epochs of its own.
+                key = SinkKey(*writer, cut.epoch if writer[0] == cut.checkpoint else -1)
+                if (definition.name, writer) not in seen and (found := sink.ahead(key)):
+                    yield definition.name, found, sink, key
+                seen.add((definition.name, writer))
         yield from _dedicated_ahead(
             savepoint / STREAMS / cut.directory, file, catalog=catalog, stream=cut.stream, opened=opened
         )
+
+
+def newer_ids(checkpoint: str, next_instance: int, instance: int) -> tuple[str, ...]:
+    """The ids under which an instance may have written that was created after the savepoint: as a pipeline of the
+    stream with this checkpoint, or on the dedicated host."""
+    if not next_instance <= instance < next_instance + NEXT_INSTANCES:
+        return ()
+    return checkpoint, own_checkpoint_id(checkpoint, instance)
 
 
 def _dedicated_ahead(

@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.base.durable import private_directory, state_errors
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StateDamaged
 from headrace.model.definitions import PipelineDef
 from headrace.model.stored import store, stored
 from headrace.sinks.feed_log import FeedLog, feed_directory
 from headrace.sinks.feed_retention import remove_feed
 from headrace.sinks.feed_sink import FEED
-from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkpoint
+from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkpoint, own_checkpoint_id
 from headrace.state.dedicated_state import (
     BEGIN,
     Begin,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 SPILL = "spill"  # the strategy whose rows may wait; 'pause' would hold up the streams, 'drop' would lose rows
 WAITING_BYTES = 256 << 20  # at most, for a query that gives way: STOP and sync have to wait until they are read
+LOOK_SECONDS = 1.0  # how often a thread that drains looks whether that still makes sense
 SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
 LAST_SECONDS = 10.0  # for the last attempt, when the pipeline is dropped
 _log = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class DedicatedRuntime:
             dropped = dropped_states(self.home, self.pipeline.instance)
             left = left_behind(dropped, self.pipeline.name)
             if left is None:
-                self._begin_turn(0, Begin(begin, skipped), None)
+                self._begin_turn(0, Begin(begin, skipped), None if dropped else self._own_checkpoint())
             else:
                 take_staging(dropped, self.home)
                 *earlier, undecided = left.undecided or (None,)
@@ -164,6 +165,13 @@ class DedicatedRuntime:
                 self._begin_turn(0, first, left.epochs.checkpoint, left.debts)
             for old in dropped:
                 shutil.rmtree(old, ignore_errors=True)
+
+    def _own_checkpoint(self) -> str | None:
+        """The id for its first state; None for a random one, if the files of the stream are damaged."""
+        stream = self.pipeline.program.stream
+        with contextlib.suppress(StateDamaged):
+            return own_checkpoint_id(checkpoint_id(self._directory_of(stream), stream), self.pipeline.instance)
+        return None
 
     def _begin_turn(self, turn: int, begin: Begin, checkpoint: str | None, debts: tuple[Debt, ...] = ()) -> None:
         """Make the directory of a turn. It writes to sinks under `checkpoint`, or under a new id."""
@@ -302,17 +310,22 @@ class DedicatedRuntime:
         if self._committer is not None:
             self._committer.close()
 
-    def drain(self, timeout: float) -> bool:
+    @property
+    def waits_for_room(self) -> bool:
+        """True while a batch waits because a stream that is made of the output has no room."""
+        return self._committer is not None and self._committer.waits_for_room
+
+    def drain(self, timeout: float, gives_up: Callable[[], bool] = lambda: False) -> bool:
         """Wait until all that the feeds hold now is in the sinks. True if that happened in time, or if the query is
-        dead or stopped, so that there is nothing to wait for."""
+        dead or stopped, so that there is nothing to wait for, or if `gives_up` returns True."""
         deadline = time.monotonic() + timeout
         ends = {stream: log.end() for stream, log in self.feeds().items()}
         with self._at_full_speed():
             while (left := deadline - time.monotonic()) > 0:
-                if self.supervisor.problem is not None or not self.supervisor.started:
+                if self.supervisor.problem is not None or not self.supervisor.started or gives_up():
                     return True
                 run = self._run
-                if run is not None and run.drain(left) and self._reached(ends):
+                if run is not None and run.drain(min(left, LOOK_SECONDS)) and self._reached(ends):
                     return True
                 time.sleep(min(0.1, left))
         return False

@@ -19,6 +19,7 @@ from headrace.state.plans import PlanStore
 from headrace.state.progress import Applied, read_applied
 from headrace.state.quarantine import Quarantined, change_quarantine, read_quarantine
 from headrace.stream.culprit import Search
+from headrace.stream.inflight import planning_took_too_long
 
 # Spark's words for a lost worker, or a lost executor with its workers.
 _DEATHS = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
@@ -30,7 +31,7 @@ def worker_died(problem: str) -> bool:
 
 
 def _may_be_a_pipeline(problem: str) -> bool:
-    return worker_died(problem) or kind_of(problem) is EpochTimeout
+    return worker_died(problem) or (kind_of(problem) is EpochTimeout and not planning_took_too_long(problem))
 
 
 @dataclass(frozen=True, slots=True)

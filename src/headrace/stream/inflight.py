@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.errors import EpochTimeout
+from headrace.errors import EpochTimeout, kind_of
 from headrace.model.stream_options import StreamSettings
 from headrace.stream.budget import EPOCHS
 
 # An idle planner reports at every poll. If it is silent for longer than max_latency plus this, it is planning.
 SILENCE_SECONDS = 10.0
+
+PLANNING = "planning"  # the phase of an epoch whose tasks have not begun
 
 # Added to the budgets of the pipelines, for reading, decoding and cold workers, when the stream has no max_epoch_time.
 BESIDES_SECONDS = 60.0
@@ -39,11 +41,23 @@ def epoch_limit(settings: StreamSettings, pipelines: int) -> float | None:
 
 def too_long(stream: str, found: InFlight, limit: float) -> EpochTimeout:
     """The error for an epoch that takes too long."""
+    advice = "The epoch runs again. If one pipeline holds it up, that pipeline is found and stopped."
+    if found.phase == PLANNING:
+        advice = "It is tried again. The source may take long to say what there is to read; raise max_epoch_time then."
     return EpochTimeout(
-        f"epoch {found.epoch} of stream {stream} is {found.age:.0f} s old and waits for {found.phase}; its limit "
+        f"epoch {found.epoch} of stream {stream} is {found.age:.0f} s old and {_waits_for(found.phase)}; its limit "
         f"is {limit:g} s",
-        advice="The epoch runs again. If one pipeline holds it up, that pipeline is found and stopped.",
+        advice=advice,
         stream=stream,
         epoch=found.epoch,
         phase=found.phase,
     )
+
+
+def planning_took_too_long(problem: str) -> bool:
+    """True if a problem is that of an epoch that was not planned in time. No pipeline has a part in that."""
+    return kind_of(problem) is EpochTimeout and f" {_waits_for(PLANNING)};" in problem
+
+
+def _waits_for(phase: str) -> str:
+    return f"waits for {phase}"

@@ -62,6 +62,11 @@ class Intake:
         self.dropped()
         self._gateway.close(self._stream.name)
 
+    @property
+    def problem(self) -> str:
+        """Why the stream takes no bytes although it should. Empty if it does, or takes none at all. Never waits."""
+        return self._gateway.problem(self._stream.name)
+
     def dropped(self) -> int:
         """How many records the gateway gave up under overload. While it takes no bytes or does not answer, this is its
         last report."""

@@ -76,9 +76,11 @@ class ManagedQuery:
 
     @property
     def problem(self) -> str:
-        """Why the query is dead or retrying; otherwise what the hub last failed to do for the stream."""
+        """Why the query is dead or retrying; otherwise why the gateway takes no bytes, or what the hub last failed to
+        do for the stream."""
         retrying = self.supervisor.retrying
-        return self.supervisor.problem or (retrying.problem if retrying is not None else "") or self._trouble
+        failure = self.supervisor.problem or ("" if retrying is None else retrying.problem)
+        return failure or self.intake.problem or self._trouble
 
     def note_trouble(self, problem: str) -> None:
         """Remember what the hub failed to do for this stream; empty when all is well."""

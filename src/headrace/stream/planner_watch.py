@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, ProbePlanned, SourceIdle
-from headrace.stream.inflight import SILENCE_SECONDS, InFlight
+from headrace.state.notices import EpochPlanned, Notice, PlanningHeld, PlanningPaused, ProbePlanned, SourceIdle
+from headrace.stream.inflight import PLANNING, SILENCE_SECONDS, InFlight
 
 # How often a waiting thread checks its condition without being woken: a notice can be lost.
 POLL_SECONDS = 0.5
@@ -24,6 +24,7 @@ class PlannerWatch:
     - `planning_ms` is how long planning that epoch took.
     - `idle` is the last notice, if it said that there is nothing to do.
     - `held` is true while the planner holds.
+    - `paused_by` are the pipelines for whose output there is no room, while the planner waits for that.
     - `backlog` is the number of bytes that wait to be read.
     - `planner` is the process id of the planner.
     """
@@ -38,6 +39,7 @@ class PlannerWatch:
         self.idle: SourceIdle | None = None
         self._stale = False  # the next idle notice does not count
         self.held = False
+        self.paused_by: tuple[str, ...] = ()
         self.backlog = 0
         self.planner: int | None = None
         self._flying: tuple[int, float] | None = None  # the epoch in flight, and since when
@@ -47,7 +49,7 @@ class PlannerWatch:
         """Forget the reports of the previous query: a new one is about to start."""
         with self.changed:
             self.idle, self.held, self.planned_at, self.planner = None, False, None, None
-            self._flying, self._last_sign = None, self._clock()
+            self._flying, self._last_sign, self.paused_by = None, self._clock(), ()
 
     def plan_published(self) -> None:
         """There is work again, so the last idle notice is out of date."""
@@ -86,7 +88,7 @@ class PlannerWatch:
         """Take a notice from the planning process."""
         with self.changed:
             self._last_sign = self._clock()
-            self.planner = notice.pid
+            self.planner, self.paused_by = notice.pid, ()
             match notice:
                 case EpochPlanned():
                     self.planned = max(self.planned, notice.plan)
@@ -103,6 +105,9 @@ class PlannerWatch:
                     self.idle, self._stale = None if self._stale else notice, False
                 case PlanningHeld():
                     self.held = True
+                case PlanningPaused():
+                    self.planned = max(self.planned, notice.plan)
+                    self.paused_by = tuple(notice.pipelines.split("\n"))
             self.changed.notify_all()
 
     def reads_backlog(self, newest: int) -> bool:
@@ -110,7 +115,7 @@ class PlannerWatch:
         stream that is paused reads nothing."""
         now = self._clock()
         busy = self._flying is not None or now - self._last_sign < QUIET_SECONDS
-        return busy and not self.held and self.backlog >= max(BACKLOG_BYTES, newest)
+        return busy and not self.held and not self.paused_by and self.backlog >= max(BACKLOG_BYTES, newest)
 
     def in_flight(self, doing: str, patience: float) -> InFlight | None:
         """The epoch in flight, if there is one. `doing` is what the committer is doing. A planner that stays silent for
@@ -122,7 +127,7 @@ class PlannerWatch:
         silent = now - self._last_sign
         if silent <= SILENCE_SECONDS + patience:
             return None
-        return InFlight(self.planned_epoch + 1, silent, "planning")
+        return InFlight(self.planned_epoch + 1, silent, PLANNING)
 
     def wait(self, condition: Callable[[], bool], timeout: float | None, raise_failure: Callable[[], None]) -> bool:
         """Wait for `condition`, and check it at every notice. True if it held in time. `raise_failure` is called before

@@ -185,7 +185,8 @@ class StreamRuntime:
 
     @property
     def problem(self) -> str:
-        """Why the query is dead or retrying; otherwise what the hub last failed to do for the stream."""
+        """Why the query is dead or retrying; otherwise why the gateway takes no bytes, or what the hub last failed to
+        do for the stream."""
         return self._query.problem
 
     def note_trouble(self, problem: str) -> None:
@@ -262,6 +263,11 @@ class StreamRuntime:
         """Another stream may have written input of this one: what the planner has said about its end is out of
         date."""
         self._query.watch.look_again()
+
+    @property
+    def paused_by(self) -> tuple[str, ...]:
+        """The pipelines for whose output there is no room, while the stream waits for that."""
+        return self._query.watch.paused_by
 
     def wait_exhausted(self, timeout: float | None) -> bool:
         """Wait until the source has nothing more to read under the newest plan, or the query was stopped. True if that
