@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Decimal
+from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Decimal, Map, Struct
 from headrace.sql.bind.calendar_intervals import refuse_calendar_interval
 from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
@@ -141,13 +141,16 @@ def _decode(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Exp
 def _concat_ws(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     """The elements of an array count as arguments: they are joined first. Without an element that is not NULL, the
     array is NULL, which concat_ws skips."""
-    if not any(arg.type == Array(STRING) for arg in args[1:]):
+    if not any(isinstance(arg.type, Array) for arg in args[1:]):
         return None
     separator = binder.coerce(args[0], STRING)
 
     def joined(arg: Expr) -> Expr:
-        if arg.type != Array(STRING):
+        if isinstance(arg.type, Map | Struct):
+            binder.mismatch(f"{name} does not take {arg.type}", "Use to_json, or name its parts.", arg.at)
+        if not isinstance(arg.type, Array):
             return arg
+        arg = binder.coerce(arg, Array(STRING))
         count = binder.call("size", (binder.call("array_compact", (arg,), node.at),), node.at)
         empty = bind_binary(binder=binder, name="=", left=count, right=Literal(INT, 0, at=node.at), at=node.at)
         text = binder.call("array_join", (arg, separator), node.at)
