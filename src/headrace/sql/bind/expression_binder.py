@@ -211,9 +211,9 @@ class ExprBinder:
             if expr.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):
                 return literals.timestamp(value, target, self.ctx.meaning.time_zone, at)
         except ValueError as problem:
-            raise BadLiteral(str(problem), advice=f"A {target} is needed here.", span=self.span(at)) from None
+            raise BadLiteral(str(problem), advice=f"{target} is needed here.", span=self.span(at)) from None
         if expr.type == STRING and (is_numeric(target) or target == BOOLEAN) and not self._readable(expr, target):
-            advice = f"A {target} is needed here. Write a literal of it, or cast the other side to STRING."
+            advice = f"{target} is needed here. Write a literal of it, or cast the other side to STRING."
             raise BadLiteral(f"{value!r} is not a {target}", advice=advice, span=self.span(at), fails_always=True)
         if expr.type in INTEGRAL:
             if target in INTEGRAL and literals.fits(value, target):

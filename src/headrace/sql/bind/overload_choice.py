@@ -12,9 +12,8 @@ from headrace.sql.bind.derived_calls import DERIVED
 from headrace.sql.bind.spark_only_calls import refuse_spark_only_call
 from headrace.sql.functions import ALIASES, FUNCTIONS, find, spark_functions
 from headrace.sql.functions.aggregate_functions import AGGREGATE_NAMES
-from headrace.sql.functions.instead import instead_of
+from headrace.sql.functions.instead import instead_of, other_dialect
 from headrace.sql.functions.overload import Overload
-from headrace.sql.parse.dialect import knows_function
 from headrace.sql.parse.syntax import Apply
 from headrace.sql.plan.expr import Expr
 from headrace.sql.plan.types import VOID, is_numeric, type_class, widens
@@ -33,6 +32,7 @@ _NO_TEXT = (
 )  # fmt: skip
 # Spark casts a STRING, but no wider number, to the INT of these.
 _NO_WIDER = ("date_add", "date_sub", "element_at", "try_element_at")
+_TRANSLATED = ("window", "session_window", "if", "nvl", "nvl2", "ifnull", "count_if", "median", "date_part")
 # Types to which Spark casts an argument although it may not fit.
 _WHOLE = ("INT", "BIGINT")
 _TARGETS = (*_WHOLE, "DOUBLE", "STRING", "TIMESTAMP_NTZ")
@@ -62,7 +62,9 @@ def bind_overload(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
     takes = "; ".join(sorted({o.key for o in overloads}))
     if len(args) not in counts and not any(o.variadic for o in overloads):
         raise WrongArguments(
-            f"{node.name} does not take {len(args)} arguments", advice=f"It takes {takes}.", span=binder.span(node.at)
+            f"{node.name} does not take {len(args)} argument{'s' * (len(args) != 1)}",
+            advice=f"It takes {takes}.",
+            span=binder.span(node.at),
         )
     raise TypeMismatch(f"{node.name} does not take {given}", advice=f"It takes {takes}.", span=binder.span(node.at))
 
@@ -164,7 +166,7 @@ def _narrower(overloads: Sequence[Overload], overload: Overload, position: int, 
 
 def refuse_unknown(binder: ExprBinder, node: Apply) -> NoReturn:
     """Raises the error for a function that is not on the list, with the nearest that are."""
-    if knows_function(node.name) or node.name in spark_functions():
+    if node.name in spark_functions():
         advice = instead_of(node.name)
         if advice is None:
             callable_names = [name for name in (*FUNCTIONS, *AGGREGATE_NAMES) if name.isidentifier()]
@@ -173,7 +175,10 @@ def refuse_unknown(binder: ExprBinder, node: Apply) -> NoReturn:
         binder.unsupported(
             f"the function {node.name}", f"{advice} docs/functions.md lists all that can.".strip(), node.at
         )
-    names = (*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, "window", "session_window")
+    names = (*FUNCTIONS, *DERIVED, *AGGREGATE_NAMES, *ALIASES, *_TRANSLATED)
     known = [name for name in names if name != "element"]  # users cannot call it: they write a[i]
     advice = "See docs/functions.md for the list of functions."
+    same = other_dialect(node.name)
+    if same is not None:
+        known, advice = [], f"Spark has {same}."
     raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=binder.span(node.at))

@@ -83,6 +83,13 @@ class CallParser:
             )
         if name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and args[0].parts[0].lower() in _STEP_UNITS:
             name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0])
+        elif name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and len(args[0].parts) == 1:
+            raise SyntaxProblem(
+                f"{args[0].parts[0]} is not a unit of {token.text}",
+                advice=f"Units: {', '.join(_STEP_UNITS).upper()}.",
+                span=cursor.span(args[0].at),
+                certain=True,
+            )
         return Apply(
             at=(token.start, cursor.previous_end),
             name=name,
