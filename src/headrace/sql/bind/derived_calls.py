@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.errors import BadLiteral
+from headrace.exec.kernels.date_patterns import unknown_letter
 from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Decimal, Map, Struct
 from headrace.sql.bind.calendar_intervals import refuse_calendar_interval
 from headrace.sql.bind.collection_calls import CallBinder
@@ -173,10 +175,36 @@ def _whole_attempt(binder: ExprBinder, name: str, args: list[Expr], node: Apply)
     return None
 
 
+def _with_pattern(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """Refuses a date pattern with a letter that Spark does not have: it would fail on every row."""
+    pattern = args[1].value if len(args) == 2 and isinstance(args[1], Literal) and args[1].type == STRING else None
+    letter = None if pattern is None else unknown_letter(pattern, reading=name not in _WRITERS)
+    if letter is not None:
+        raise BadLiteral(
+            f"Spark's date patterns have no letter '{letter}'" + (" for reading" if name not in _WRITERS else ""),
+            advice="Write y for the year, M for the month and d for its day, as in 'yyyy-MM-dd'.",
+            span=binder.span(args[1].at),
+            fails_always=True,
+        )
+    return _unix_now(binder, name, args, node) if name == "unix_timestamp" else None
+
+
+_WRITERS = ("date_format", "from_unixtime")
 _HANDLERS: dict[str, CallBinder] = {
     "try_to_binary": _whole_attempt,
     "hmac": _hmac,
-    "unix_timestamp": _unix_now,
+    **dict.fromkeys(
+        (
+            *_WRITERS,
+            "to_timestamp",
+            "to_timestamp_ltz",
+            "to_timestamp_ntz",
+            "to_date",
+            "to_unix_timestamp",
+            "unix_timestamp",
+        ),
+        _with_pattern,
+    ),
     "to_number": _to_number,
     "try_to_number": _to_number,
     "decode": _decode,
