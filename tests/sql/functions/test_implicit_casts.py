@@ -44,7 +44,7 @@ TEXTS = (
     "upper(x)", "initcap(b)", "length(b)", "trim(b)", "concat(s, b)", "s || b", "hex(b)", "ascii(x)",
     "replace(b, 'r', 'x')", "instr(b, 'u')", "startswith(b, 't')", "url_encode(b)", "reverse(b)",
     "translate(b, 'r', x)", "substring(s, l)", "substring(s, d, 1.7)", "repeat(s, d)", "repeat(s, w)",
-    "repeat(s, least(l, 3L))", "lpad(s, p, '0')", "left(s, d)", "right(s, w)", "split_part(s, '-', w)",
+    "repeat(s, least(l, 3L))", "lpad(s, least(p, 7), '0')", "left(s, d)", "right(s, w)", "split_part(s, '-', w)",
     "locate('2', s, d)", "overlay(s, 'zz', p)", "date_add(y, w)", "date_sub(y, '1')", "add_months(y, d)",
     "add_months(y, w)", "make_date(2024, p, w)", "make_date(l, 1, 1)", "slice(n, w, d)", "shiftleft(i, l)",
     "shiftright(l, d)", "bit_get(i, l)", "width_bucket(w, 0, 9, 3)", "timestamp_millis(w)", "timestamp_micros(d)",
@@ -67,6 +67,7 @@ REFUSED = (
     "concat_ws('-', c, r)", "concat_ws('-', m)", "upper(n)", "sqrt(b)", "chr(b)", "from_unixtime(t)",
     "CAST(d AS INTERVAL DAY)", "NOT i", "CAST(i AS INTERVAL DAY TO SECOND)", "sqrt(x)", "i AND b",
     "CAST(t - u AS DOUBLE)", "convert_timezone('UTC', i)",
+    "~d", "bit_count(d)",
 )  # fmt: skip
 # Spark takes these: they go to another host.
 ONLY_SPARK = (

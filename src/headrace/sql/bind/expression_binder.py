@@ -359,8 +359,10 @@ class ExprBinder:
         if node.distinct or node.star or node.where is not None:
             if name not in FUNCTIONS:
                 refuse_unknown(self, node)
+            if node.star:
+                self.unsupported("* outside of a select list and count(*)", "Name the columns.", node.at)
             raise WrongArguments(
-                f"{node.name} is not an aggregate: it takes no DISTINCT, * or FILTER",
+                f"{node.name} is not an aggregate: it takes no DISTINCT or FILTER",
                 advice="Remove them.",
                 span=self.span(node.at),
             )

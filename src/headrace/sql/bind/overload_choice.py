@@ -122,7 +122,7 @@ def _narrowed(binder: ExprBinder, overloads: Sequence[Overload], args: list[Expr
     them so, or if two overloads fit equally well."""
     found: list[tuple[int, list[Expr]]] = []
     for overload in overloads:
-        if overload.name in _EXACT or not _takes(overload, len(args)):
+        if not overload.name.isidentifier() or overload.name in _EXACT or not _takes(overload, len(args)):
             continue
         targets = [_narrower(overloads, overload, i, arg.type) for i, arg in enumerate(args)]
         if all(targets):

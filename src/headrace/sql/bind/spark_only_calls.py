@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.model.schema import BINARY, STRING, DataType
 from headrace.sql.parse.syntax import Apply
-from headrace.sql.plan.types import VOID
+from headrace.sql.plan.types import INTEGRAL, VOID
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -50,6 +50,9 @@ def refuse_spark_only_call(binder: ExprBinder, name: str, node: Apply, kinds: Se
         binder.unsupported(f"{node.name} with {what}", advice, node.at)
     if name == "format_number" and len(kinds) == 2 and kinds[1] == STRING:
         binder.unsupported(f"{node.name} with a pattern", "Pass the number of digits after the point.", node.at)
+    place = {"timestampadd": 1, "shiftleft": 0, "shiftright": 0, "shiftrightunsigned": 0}.get(name)
+    if place is not None and len(kinds) > place and kinds[place] not in (*INTEGRAL, VOID):
+        binder.unsupported(f"{node.name} of {kinds[place]}", "Cast it to INT or BIGINT.", node.at)
     if name in _OF_BINARY and BINARY in kinds:
         binder.unsupported(f"{node.name} of BINARY", "Cast it to STRING, if it is text.", node.at)
     if name in _UNTYPED and VOID in kinds:

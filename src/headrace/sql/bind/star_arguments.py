@@ -14,10 +14,10 @@ Expand = Callable[[Star], list[Named]]
 
 
 def has_star(call: Apply) -> bool:
-    """True if a star among the arguments stands for columns: not in count(*)."""
+    """True if a star among the arguments stands for columns: not in count(*), but in count(DISTINCT *)."""
     if any(isinstance(arg, Star) for arg in call.args):
         return True
-    return call.star and AGGREGATE_ALIASES.get(call.name, call.name) not in AGGREGATE_NAMES
+    return call.star and (call.distinct or AGGREGATE_ALIASES.get(call.name, call.name) not in AGGREGATE_NAMES)
 
 
 def with_star_arguments(node: Node, expand: Expand) -> Node:
