@@ -124,7 +124,7 @@ class ExprBinder:
         if isinstance(node, CastTo):
             return self.cast(self.bind(node.input), node.type, node.at, node.attempt)
         if isinstance(node, IntervalCast):
-            return cast_to_interval(self, self.bind(node.input), node.unit, node.at, node.attempt)
+            return cast_to_interval(self, self.bind(node.input), unit=node.unit, at=node.at, attempt=node.attempt)
         if isinstance(node, Dot):
             return field_of(self.bind(node.input), node.field, self.span(node.at), node.at)
         if isinstance(node, Subscript):
