@@ -67,12 +67,14 @@ _READ = (
     "yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-M-d[ H:m:s[.SSS]]", "yyyy-MM-dd HH:mm:ss.SSSSSS", "yyyyMMdd",
     "yyyy-MM-dd HH:mm:ssX", "yyyy-MM-dd HH:mm:ssxx", "dd/MMM/yyyy:HH:mm:ss Z", "MMMM d, yy h:mm a", "yyyy-DDD kk",
     "yyyy-MM-dd HH:mm O", "yyyy-MM-dd HH:mm ZZZZ", "yyyy-MM-dd HH:mm:ssZZZZZ", "yyyy-MM-dd G", "GGGG y",
-    "yyyy-MM-dd HH:mm VV", "(VV) yyyy",
+    "yyyy-MM-dd HH:mm VV", "(VV) yyyy", "yyyy-MM-dd'T'HH:mm:ss[.SSS][XXX]", "yyyy-MM-dd[ HH:mm[ Z]]",
 )  # fmt: skip
 _UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 EDGES["SMALL STRING"] += [
     "31/Jan/2024:10:00:00 +0100", "31/feb/2024:10:00:00 +0100", "May 5, 24 12:30 pm", "2024-366 24", "2023-366 24",
     "2024-01-31 10:00 GMT+8", "2024-01-31 10:00 gmt-08:60", "2024-01-31 10:00 GMT", "2024-01-31 10:00 GMT+18:01",
+    "2024-01-31T10:00:00", "2024-03-10T02:30:00.5", "2024-01-31T10:00:00.5Z", "2024-01-31t10:00:00+05:30",
+    "2024-01-31T10:00:00.12+19:00", "2024-01-31T10:00:00.12+01:0", "2024-11-03 01:30", "2024-01-31 10:00 -0730",
     "0005-02-29 BC", "0000-01-01 AD", "Before Christ 44", "(Asia/Tokyo) 2024", "(Z) 1800", "(Asia/Tokyo 2024",
     *(
         f"2024-{day} {name}"

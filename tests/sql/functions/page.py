@@ -17,6 +17,11 @@ and from summer time). Any other function is refused with `UNSUPPORTED_ON_SHARED
 An entry marked *slow* runs Python code for every row, for some literals only where RE2 or a kernel can do the others.
 `EXPLAIN` lists the slow calls of a pipeline.
 
+An argument of another type is cast like in Spark, also to a type that may not hold its value: `from_unixtime(ms /
+1000)` takes a DOUBLE, `sqrt(text)` a STRING, `lower(flag)` a BOOLEAN. A value that does not fit fails
+(EVALUATION_FAILED). Calls that only Spark takes (`instr` with 3 arguments, `format_number` with a pattern, ...) go to
+another host.
+
 The tests generate this page from `src/headrace/sql/functions/verified.txt` (`HEADRACE_REWRITE=1`).
 
 Known limits:
@@ -134,14 +139,15 @@ def functions_page() -> str:
         "",
         "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time",
         "minus an interval is the time plus the negative interval. The difference of two times is an interval: it can",
-        "be compared, added, multiplied, divided, cast to STRING and taken apart by EXTRACT, but not be an output",
-        "column. `interval divided`, `interval text`, `interval seconds`, `time minus time` and `time plus interval`",
+        "be compared, added, multiplied, divided, cast to STRING, to another unit and to a whole number of its last",
+        "unit (`CAST(t2 - t1 AS BIGINT)` are seconds) and taken apart by EXTRACT, but not be an output column.",
+        "`interval divided`, `interval text`, `interval seconds`, `time minus time` and `time plus interval`",
         "do that. `make_interval` and `try_make_interval` are allowed only where they are added to a time or",
         "subtracted from one: `time plus make_interval` and the like. `equal_null`, `nullifzero`,",
         "`zeroifnull`, `schema_of_json` and the generator `json_tuple` are translated, too. So are",
-        "`decode(value, search, result, ..., default)`, `concat_ws` of ARRAY<STRING>, `unix_timestamp()`, `<<`, `>>`",
+        "`decode(value, search, result, ..., default)`, `concat_ws` of arrays, `unix_timestamp()`, `<<`, `>>`",
         "and `>>>`. `ceil` and `floor` take no digits.",
-        "`a[i]` and `m[key]` are `element`. `extract x` is",
+        "`a[i]`, `m[key]` and `m.key` are `element`. `extract x` is",
         "`EXTRACT(x FROM ...)` and `date_part('x', ...)`. `dateadd`, `date_add`, `datediff` and `date_diff` with a",
         "unit are `timestampadd` and `timestampdiff`. A type is a function: `int(x)` is `CAST(x AS INT)`. So are",
         "`to_date(x)` and `to_timestamp(x)`; with `try_` they are `TRY_CAST`.",

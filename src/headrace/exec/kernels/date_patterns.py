@@ -33,6 +33,9 @@ _WRITTEN = {
     "G": 4, "y": 6, "M": 4, "L": 4, "d": 2, "D": 3, "Q": 4, "q": 4, "E": 4, "a": 1, "h": 2, "H": 2, "k": 2, "K": 2,
     "m": 2, "s": 2, "S": 9, "V": 2, "O": 4, "X": 5, "x": 5, "Z": 5,
 }  # fmt: skip
+# All letters that Spark has, for writing and for reading. The others of Java depend on the weeks of a country.
+_SPARKS = frozenset("GyMLdDQqEFahHkKmsSVzOXxZ")
+_ONLY_WRITTEN = frozenset("EFQq")
 
 
 class BadPattern(ValueError):
@@ -88,6 +91,16 @@ def check_letters(elements: tuple[Element, ...], known: dict[str, int]) -> None:
             raise BadPattern("the letter 'V'")
         if element.letter == "O" and element.count not in (1, 4):
             raise BadPattern(f"the letters {'O' * element.count!r}")
+
+
+def unknown_letter(pattern: str, reading: bool) -> str | None:
+    """The first letter of `pattern` with which Spark always fails. None if there is none."""
+    try:
+        elements = compile_pattern(pattern)
+    except BadPattern:
+        return None
+    known = _SPARKS - _ONLY_WRITTEN if reading else _SPARKS
+    return next((e.letter for e in elements if e.count and e.letter not in known), None)
 
 
 @lru_cache(maxsize=1024)

@@ -58,7 +58,7 @@ def reader(pattern: str) -> PatternReader:
     letters = {element.letter for element in elements}
     expression = ""
     depth = 0
-    for element in elements:
+    for place, element in enumerate(elements):
         depth += {"[": 1, "]": -1}.get(element.letter, 0)
         if element.text:
             expression += re.escape(element.text)
@@ -70,8 +70,10 @@ def reader(pattern: str) -> PatternReader:
             field = _FIELD.get(element.letter, element.letter)
             if field in fields:
                 raise BadPattern(f"the letter {element.letter!r} twice")
-            if field in "ZV" and depth:
-                raise BadPattern("an offset or a zone in brackets")
+            if field == "V" and depth:
+                raise BadPattern("a zone in brackets")
+            if field == "Z" and depth and any(following.letter != "]" for following in elements[place + 1 :]):
+                raise BadPattern("an offset in brackets that is not at the end")
             if field in "Gy" and depth and "G" in letters:
                 raise BadPattern("an era or its year in brackets")
             fields[field] = element
@@ -159,17 +161,21 @@ def _number_kind(element: Element) -> str:
 @dataclass(frozen=True, slots=True)
 class Read:
     """Wall-clock readings, which of them are good, and the offsets from UTC or the names of zones if the pattern has
-    them."""
+    them. `with_offset` says which texts have an offset."""
 
     micros: Int64s
     good: RowFlags
     offset: Int64s | None = None
+    with_offset: RowFlags | None = None
     zones: ArrowColumn | None = None
 
     def instants(self, default: Zone) -> tuple[Int64s, RowFlags]:
         """Instants, and which are good, with `default` for a pattern that reads neither offset nor zone."""
         if self.offset is not None:
-            return self.micros - self.offset, self.good
+            moved = self.micros - self.offset
+            if self.with_offset is None or self.with_offset.all():
+                return moved, self.good
+            return np.where(self.with_offset, moved, default.instant(self.micros)), self.good
         if self.zones is None:
             return default.instant(self.micros), self.good
         found, good = self.micros.copy(), self.good.copy()
@@ -279,4 +285,4 @@ def _resolved(
     if "Z" not in values:
         return Read(micros, good)
     good = good & (np.abs(values["Z"]) <= 18 * 3600)
-    return Read(micros, good, values["Z"] * SECOND)
+    return Read(micros, good, offset=values["Z"] * SECOND, with_offset=present["Z"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import MisplacedAggregate, WrongArguments
-from headrace.model.schema import BIGINT, DOUBLE, STRING, Array, DataType
+from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, Array, DataType
 from headrace.sql.bind.aggregate_constants import SplitCall, split_constants
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.functions.aggregate_moments import OF_DOUBLES, OF_TWO
 from headrace.sql.parse.syntax import Apply
 from headrace.sql.plan.expr import AggCall, Expr, Literal
-from headrace.sql.plan.types import INTEGRAL, is_numeric
+from headrace.sql.plan.types import INTEGRAL, VOID, is_numeric
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -23,6 +23,7 @@ _SAME_IF_DISTINCT = frozenset(
 _WITH_DISTINCT = frozenset({"count", "sum", "avg", "listagg"})
 # Spark casts strings to DOUBLE for these.
 _CASTS_TEXT = frozenset({"sum", "avg", "percentile", "percentile_cont", "percentile_disc"})
+_SUMS = frozenset({"sum", "avg", "try_sum", "try_avg"})  # of a TIMESTAMP, Spark adds the seconds since 1970
 _NUMERIC = frozenset({"sum", "avg", "try_sum", "try_avg", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"})
 
 
@@ -46,6 +47,8 @@ def bind_aggregate(binder: ExprBinder, node: Apply, name: str) -> Expr:
         if where is not None:
             condition = binder.call("and", (where, condition), at)
         return AggCall(BIGINT, "count", (), condition, at=at)
+    if node.star and node.distinct:
+        binder.unsupported(f"{node.name}(DISTINCT *) here", "Name the columns.", at)
     if name == "count" and (node.star or (len(args) == 1 and isinstance(args[0], Literal) and not node.distinct)):
         if args and isinstance(args[0], Literal) and args[0].value is None:
             binder.unsupported("count(NULL)", "It is always 0.", at)
@@ -79,6 +82,8 @@ def _aggregate_call(binder: ExprBinder, node: Apply, call: SplitCall, args: list
     if name == "listagg" and args:
         args[0] = binder.coerce(args[0], STRING)
     wanted = call.wanted or (2 if name in ("min_by", "max_by") or name in OF_TWO else 1)
+    if name in ("min_by", "max_by") and len(args) == 3:
+        binder.unsupported(f"{node.name} with a number of values", "Use collect_list and slice(sort_array(...)).", at)
     if len(args) != wanted and not (looked_up == "count distinct" and args):
         raise WrongArguments(
             f"{node.name} takes {wanted} argument(s)", advice=f"{len(args)} given.", span=binder.span(at)
@@ -87,7 +92,7 @@ def _aggregate_call(binder: ExprBinder, node: Apply, call: SplitCall, args: list
     function = find_aggregate(looked_up, kinds)
     if function is None:
         shown = f"{node.name}({', '.join(k.ddl for k in kinds)})"
-        if name in _NUMERIC and kinds[0] != STRING:
+        if name in _NUMERIC and kinds[0] not in (STRING, VOID) and not (kinds[0] == TIMESTAMP and name in _SUMS):
             binder.mismatch(
                 f"{node.name} does not take {kinds[0]}",
                 "Cast the argument to a type that it takes; see docs/functions.md.",

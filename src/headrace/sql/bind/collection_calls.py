@@ -198,6 +198,9 @@ def _sequence(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> E
 def _text_to_map(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     if not 1 <= len(args) <= 3:
         return None
+    for arg in args:
+        if arg.type not in (STRING, VOID):
+            binder.mismatch(f"{name} needs a STRING, this is {arg.type}", "Cast it to STRING.", arg.at)
     defaults = [Literal(STRING, ",", at=node.at), Literal(STRING, ":", at=node.at)]
     return binder.call(name, (binder.coerce(args[0], STRING), *args[1:], *defaults[len(args) - 1 :]), node.at)
 
@@ -232,7 +235,9 @@ def _struct(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Exp
 
 
 def _named_struct(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
-    if not args or len(args) % 2:
+    if not args:
+        return None
+    if len(args) % 2:
         raise WrongArguments(
             "named_struct takes names and values in turn",
             advice="Write named_struct('a', 1, 'b', 2).",

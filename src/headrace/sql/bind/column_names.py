@@ -17,6 +17,7 @@ from headrace.sql.parse.syntax import (
     CastTo,
     Constant,
     Dot,
+    IntervalCast,
     IntervalConstant,
     LambdaFunction,
     Name,
@@ -72,7 +73,7 @@ def column_name(node: Node) -> str:
         return node.parts[-1]
     if isinstance(node, Dot) and _is_path(node):
         return node.field
-    if isinstance(node, CastTo) and _is_path(node.input):
+    if isinstance(node, CastTo | IntervalCast) and _is_path(node.input):
         return column_name(node.input)
     if isinstance(node, Apply) and node.name in _CASTS and _is_path(node.args[0]):
         return column_name(node.args[0])
@@ -105,6 +106,8 @@ def pretty(node: Node) -> str:
         return _apply(node)
     if isinstance(node, CastTo):
         return f"{'TRY_CAST' if node.attempt else 'CAST'}({pretty(node.input)} AS {node.type})"
+    if isinstance(node, IntervalCast):
+        return f"{'TRY_CAST' if node.attempt else 'CAST'}({pretty(node.input)} AS {f'INTERVAL {node.unit}'.strip()})"
     if isinstance(node, Dot):
         return f"{pretty(node.input)}.{node.field}"
     if isinstance(node, LambdaFunction):
@@ -122,7 +125,7 @@ def pretty(node: Node) -> str:
     if isinstance(node, Ranking):
         return _ranking(node)
     assert isinstance(node, Star)
-    return "*"
+    return ".".join((*node.qualifier, "*"))
 
 
 def _ranking(node: Ranking) -> str:

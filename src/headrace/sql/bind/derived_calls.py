@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Decimal
+from headrace.errors import BadLiteral
+from headrace.exec.kernels.date_patterns import unknown_letter
+from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Array, Decimal, Map, Struct
 from headrace.sql.bind.calendar_intervals import refuse_calendar_interval
 from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
@@ -141,13 +143,16 @@ def _decode(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Exp
 def _concat_ws(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     """The elements of an array count as arguments: they are joined first. Without an element that is not NULL, the
     array is NULL, which concat_ws skips."""
-    if not any(arg.type == Array(STRING) for arg in args[1:]):
+    if not any(isinstance(arg.type, Array) for arg in args[1:]):
         return None
     separator = binder.coerce(args[0], STRING)
 
     def joined(arg: Expr) -> Expr:
-        if arg.type != Array(STRING):
+        if isinstance(arg.type, Map | Struct):
+            binder.mismatch(f"{name} does not take {arg.type}", "Use to_json, or name its parts.", arg.at)
+        if not isinstance(arg.type, Array):
             return arg
+        arg = binder.coerce(arg, Array(STRING))
         count = binder.call("size", (binder.call("array_compact", (arg,), node.at),), node.at)
         empty = bind_binary(binder=binder, name="=", left=count, right=Literal(INT, 0, at=node.at), at=node.at)
         text = binder.call("array_join", (arg, separator), node.at)
@@ -170,10 +175,36 @@ def _whole_attempt(binder: ExprBinder, name: str, args: list[Expr], node: Apply)
     return None
 
 
+def _with_pattern(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """Refuses a date pattern with a letter that Spark does not have: it would fail on every row."""
+    pattern = args[1].value if len(args) == 2 and isinstance(args[1], Literal) and args[1].type == STRING else None
+    letter = None if pattern is None else unknown_letter(pattern, reading=name not in _WRITERS)
+    if letter is not None:
+        raise BadLiteral(
+            f"Spark's date patterns have no letter '{letter}'" + (" for reading" if name not in _WRITERS else ""),
+            advice="Write y for the year, M for the month and d for its day, as in 'yyyy-MM-dd'.",
+            span=binder.span(args[1].at),
+            fails_always=True,
+        )
+    return _unix_now(binder, name, args, node) if name == "unix_timestamp" else None
+
+
+_WRITERS = ("date_format", "from_unixtime")
 _HANDLERS: dict[str, CallBinder] = {
     "try_to_binary": _whole_attempt,
     "hmac": _hmac,
-    "unix_timestamp": _unix_now,
+    **dict.fromkeys(
+        (
+            *_WRITERS,
+            "to_timestamp",
+            "to_timestamp_ltz",
+            "to_timestamp_ntz",
+            "to_date",
+            "to_unix_timestamp",
+            "unix_timestamp",
+        ),
+        _with_pattern,
+    ),
     "to_number": _to_number,
     "try_to_number": _to_number,
     "decode": _decode,

@@ -41,6 +41,8 @@ def _schema(binder: ExprBinder, name: str, schema: Expr) -> DataType:
             continue
         if isinstance(kind, Array | Map | Struct):
             return kind
+    if text.lstrip().startswith("{"):
+        binder.unsupported(f"{name} with a schema in JSON", "Write the columns as 'a INT, b STRING'.", schema.at)
     binder.mismatch(
         f"{text!r} is not a schema", "Write the columns as 'a INT, b STRING', or a type as 'ARRAY<INT>'.", schema.at
     )
@@ -48,8 +50,10 @@ def _schema(binder: ExprBinder, name: str, schema: Expr) -> DataType:
 
 def bind_schema_of_json(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
     """schema_of_json of a literal: a literal."""
+    if len(args) == 2:
+        binder.unsupported(f"{name} with options", "Leave the options out.", args[1].at)
     if len(args) != 1:
-        raise WrongArguments(f"{name} takes one argument here", advice="Leave options out.", span=binder.span(node.at))
+        raise WrongArguments(f"{name} takes one argument", advice="Pass the JSON text.", span=binder.span(node.at))
     text = args[0].value if isinstance(args[0], Literal) and args[0].type == STRING else None
     if text is None:
         binder.mismatch(f"{name} takes a string literal", "Write the JSON text as a literal.", node.at)

@@ -35,7 +35,7 @@ from headrace.sql.bind.calendar_intervals import bind_calendar_sum
 from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_element
 from headrace.sql.bind.derived_calls import bind_derived
 from headrace.sql.bind.grouping_sets import bind_grouping
-from headrace.sql.bind.interval_calls import cast_interval
+from headrace.sql.bind.interval_calls import cast_interval, cast_to_interval
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
 from headrace.sql.bind.operator_calls import bind_operator
 from headrace.sql.bind.overload_choice import bind_overload, refuse_unknown
@@ -54,6 +54,7 @@ from headrace.sql.parse.syntax import (
     CastTo,
     Constant,
     Dot,
+    IntervalCast,
     IntervalConstant,
     LambdaFunction,
     Name,
@@ -122,6 +123,8 @@ class ExprBinder:
             return self._case(node)
         if isinstance(node, CastTo):
             return self.cast(self.bind(node.input), node.type, node.at, node.attempt)
+        if isinstance(node, IntervalCast):
+            return cast_to_interval(self, self.bind(node.input), unit=node.unit, at=node.at, attempt=node.attempt)
         if isinstance(node, Dot):
             return field_of(self.bind(node.input), node.field, self.span(node.at), node.at)
         if isinstance(node, Subscript):
@@ -138,7 +141,7 @@ class ExprBinder:
             return bind_ranking(self, node)
         if not isinstance(node, Star):
             self.mismatch("a lambda is allowed only in transform, filter and the like", "Write an expression.", node.at)
-        self.mismatch("* is allowed only in a select list and in count(*)", "Name the columns.", node.at)
+        self.unsupported("* outside of a select list and count(*)", "Name the columns.", node.at)
 
     def _earlier_item(self, node: Name) -> Expr | None:
         """The select item before this one that `node` names, or a field of it: a lateral column alias."""
@@ -208,9 +211,9 @@ class ExprBinder:
             if expr.type == STRING and target in (TIMESTAMP, TIMESTAMP_NTZ):
                 return literals.timestamp(value, target, self.ctx.meaning.time_zone, at)
         except ValueError as problem:
-            raise BadLiteral(str(problem), advice=f"A {target} is needed here.", span=self.span(at)) from None
+            raise BadLiteral(str(problem), advice=f"{target} is needed here.", span=self.span(at)) from None
         if expr.type == STRING and (is_numeric(target) or target == BOOLEAN) and not self._readable(expr, target):
-            advice = f"A {target} is needed here. Write a literal of it, or cast the other side to STRING."
+            advice = f"{target} is needed here. Write a literal of it, or cast the other side to STRING."
             raise BadLiteral(f"{value!r} is not a {target}", advice=advice, span=self.span(at), fails_always=True)
         if expr.type in INTEGRAL:
             if target in INTEGRAL and literals.fits(value, target):
@@ -356,8 +359,10 @@ class ExprBinder:
         if node.distinct or node.star or node.where is not None:
             if name not in FUNCTIONS:
                 refuse_unknown(self, node)
+            if node.star:
+                self.unsupported("* outside of a select list and count(*)", "Name the columns.", node.at)
             raise WrongArguments(
-                f"{node.name} is not an aggregate: it takes no DISTINCT, * or FILTER",
+                f"{node.name} is not an aggregate: it takes no DISTINCT or FILTER",
                 advice="Remove them.",
                 span=self.span(node.at),
             )
@@ -384,6 +389,8 @@ class ExprBinder:
 
     def boolean(self, expr: Expr, operator: str) -> Expr:
         """An operand of a logical operator."""
+        if expr.type == STRING:
+            self.unsupported(f"{operator.upper()} of a STRING", "Cast it to BOOLEAN, or compare it first.", expr.at)
         if expr.type not in (BOOLEAN, VOID):
             self.mismatch(f"{operator.upper()} needs conditions, this is {expr.type}", "Compare it first.", expr.at)
         return self.coerce(expr, BOOLEAN)

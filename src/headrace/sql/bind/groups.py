@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.errors import NotGrouped, Span
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
-from headrace.sql.parse.syntax import Apply, CastTo, Name, Node, TextRange
+from headrace.sql.parse.syntax import Apply, CastTo, IntervalCast, Name, Node, TextRange
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, transform
 from headrace.sql.plan.logical import Aggregate
 
@@ -48,6 +48,6 @@ def replace_aliases(node: Node, aliases: dict[str, Node]) -> Node:
         return aliases.get(node.parts[0].lower(), node)
     if isinstance(node, Apply) and AGGREGATE_ALIASES.get(node.name, node.name) not in AGGREGATE_NAMES:
         return replace(node, args=tuple(replace_aliases(a, aliases) for a in node.args))
-    if isinstance(node, CastTo):
+    if isinstance(node, CastTo | IntervalCast):
         return replace(node, input=replace_aliases(node.input, aliases))
     return node

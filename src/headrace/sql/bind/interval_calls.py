@@ -22,8 +22,10 @@ INTERVALS = (INTERVAL_MICROS, INTERVAL_MONTHS)
 _DAY = 86_400_000_000
 _MICROS = {"hour": 3_600_000_000, "minute": 60_000_000}
 _UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
-# The units of intervals that are cast to whole numbers, in microseconds or months.
-_WHOLE_UNITS = {"DAY": _DAY, "HOUR": _MICROS["hour"], "MINUTE": _MICROS["minute"], "MONTH": 1, "YEAR": 12}
+# The last unit of an interval is the one that whole numbers count. In microseconds or months.
+_SIZES = {
+    "DAY": _DAY, "HOUR": _MICROS["hour"], "MINUTE": _MICROS["minute"], "SECOND": 1_000_000, "MONTH": 1, "YEAR": 12,
+}  # fmt: skip
 
 
 def is_computed(expr: Expr) -> bool:
@@ -142,19 +144,45 @@ def bind_interval_part(binder: ExprBinder, part: str, interval: Expr, at: TextRa
 
 
 def cast_interval(binder: ExprBinder, interval: Expr, target: DataType, at: TextRange) -> Expr:
-    """CAST of an interval to STRING, or of one with a single unit to a whole number."""
+    """CAST of an interval to STRING, to a whole number or to another unit."""
     unit = unit_of(interval)
     if target == STRING and unit:
         number = binder.coerce(number_of(binder, interval), BIGINT)
         return binder.call("interval text", (number, Literal(STRING, unit, at=at)), at)
-    if target in INTEGRAL and unit in _WHOLE_UNITS:
+    if target in INTEGRAL and unit:
         number = binder.coerce(number_of(binder, interval), BIGINT)
-        if _WHOLE_UNITS[unit] > 1:
-            number = binder.call("div", (number, Literal(BIGINT, _WHOLE_UNITS[unit], at=at)), at)
+        size = _SIZES[_last(unit)]
+        if size > 1:
+            number = binder.call("div", (number, Literal(BIGINT, size, at=at)), at)
         return binder.cast(number, target, at, False)
+    if isinstance(target, Decimal):
+        binder.unsupported(f"a cast from an interval to {target}", "Cast it to BIGINT, or use EXTRACT.", at)
     binder.mismatch(
         f"an interval cannot be cast to {target}", "Use EXTRACT, timestampdiff, or add it to a date or timestamp.", at
     )
+
+
+def _last(unit: str) -> str:
+    return unit.rpartition(" ")[2]
+
+
+def cast_to_interval(binder: ExprBinder, expr: Expr, unit: str, at: TextRange, attempt: bool) -> Expr:
+    """CAST of a whole number to an interval of one unit, and of an interval to another unit."""
+    shown, advice = f"INTERVAL {unit}".strip(), "Multiply a whole number by an interval, as in 3 * INTERVAL '1' DAY."
+    if attempt or not unit or expr.type == STRING or isinstance(expr.type, Decimal):
+        binder.unsupported(f"a cast from {expr.type} to {shown}", advice, at)
+    wanted = INTERVAL_MONTHS if _last(unit) in ("YEAR", "MONTH") else INTERVAL_MICROS
+    size = _SIZES[_last(unit)]
+    if expr.type == wanted:
+        number = number_of(binder, expr)
+        if size > 1 and unit != "SECOND" and not unit.endswith(" SECOND"):  # fractions of a second stay
+            below = binder.call("%", (number, Literal(number.type, size, at=at)), at)
+            number = binder.call("-", (number, below), at)
+        return as_interval(number, unit)
+    if expr.type not in INTEGRAL or " " in unit:
+        binder.mismatch(f"{expr.type} cannot be cast to {shown}", advice, at)
+    wide = binder.call("*", (binder.coerce(expr, BIGINT), Literal(BIGINT, size, at=at)), at)
+    return as_interval(wide if wanted == INTERVAL_MICROS else binder.cast(wide, INT, at, False), unit)
 
 
 def bind_maker(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import WrongArguments
 from headrace.model.schema import BOOLEAN, INT, Array, DataType, Map
+from headrace.sql.bind.overload_choice import refuse_unknown
+from headrace.sql.functions import spark_functions
 from headrace.sql.parse.syntax import Aliased, Apply, LambdaFunction
 from headrace.sql.plan.expr import Expr, Lambda, LambdaVariable
 from headrace.sql.plan.types import VOID, function_type, has_hidden
@@ -26,6 +28,8 @@ Param = tuple[DataType, str]
 def bind_lambda_call(binder: ExprBinder, name: str, node: Apply) -> Expr:
     """The call of a function that takes lambdas. Raises WrongArguments and TypeMismatch."""
     if name not in LAMBDA_FUNCTIONS:
+        if name not in spark_functions():
+            refuse_unknown(binder, node)
         what = next(a for a in node.args if isinstance(a, LambdaFunction))
         binder.unsupported(
             f"{name} with a lambda", "See docs/functions.md for the functions that take lambdas.", what.at

@@ -11,7 +11,7 @@ from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.overload_choice import bind_overload
 from headrace.sql.parse.syntax import Apply, TextRange
 from headrace.sql.plan.expr import CaseWhen, Expr, Literal
-from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID, tightest
+from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID, is_numeric, tightest
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -88,6 +88,8 @@ def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
             return binder.call(name, (binder.coerce(value, DOUBLE),), at)
         if value.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
             return Literal(value.type, -value.value if name == "negative" else value.value, at=at)
+    if name == "positive" and len(args) == 1 and is_numeric(args[0].type):
+        return args[0]  # Spark removes it before it rewrites sums and products
     if name in ("negative", "positive") and len(args) == 1 and is_computed(args[0]):
         return negated(binder, args[0], at) if name == "negative" else args[0]
     return None

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from headrace.base.unknown import unknown
 from headrace.errors import AmbiguousColumn, Span, UnknownColumn
-from headrace.model.schema import Array, Schema, Struct
+from headrace.model.schema import STRING, Array, Map, Schema, Struct
 from headrace.sql.parse.syntax import Name, TextRange
-from headrace.sql.plan.expr import Call, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable
+from headrace.sql.plan.expr import Call, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable, Literal
 from headrace.sql.plan.types import function_type
 
 
@@ -90,7 +90,7 @@ class Scope:
 
 
 def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
-    """Field `name` of a struct expression, or of all structs in an array. Raises UnknownColumn."""
+    """Field `name` of a struct expression, or of all structs in an array; the value of a key. Raises UnknownColumn."""
     if isinstance(expr.type, Array) and isinstance(expr.type.element, Struct):
         element = LambdaVariable(expr.type.element, "v_field", "element", at=at)
         inner = field_of(element, name, span, at)
@@ -100,10 +100,12 @@ def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
             (expr, Lambda(function_type(inner.type), ("v_field",), inner, at=at)),
             at=at,
         )
+    if isinstance(expr.type, Map) and expr.type.key == STRING:  # `m.key` is `m['key']`
+        return Call(expr.type.value, "element", (expr, Literal(STRING, name, at=at)), at=at)
     if not isinstance(expr.type, Struct):
         raise UnknownColumn(
             f"{expr.type} has no field '{name}'",
-            advice="Only STRUCT columns have fields; use m['key'] for a MAP.",
+            advice="Only STRUCT columns have fields, and maps whose keys are STRING.",
             span=span,
             name=name,
         )

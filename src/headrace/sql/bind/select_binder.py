@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.errors import MisplacedAggregate, TypeMismatch, UnsupportedOnShared
 from headrace.sql.bind.column_names import column_name, typed_name
 from headrace.sql.bind.expression_binder import GENERATORS, ExprBinder
@@ -10,6 +12,7 @@ from headrace.sql.bind.grouping_sets import SET_NUMBER, AboveSets, keys_of_sets,
 from headrace.sql.bind.groups import AboveAggregate, replace_aliases
 from headrace.sql.bind.rankings import with_ranks
 from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.star_arguments import has_star, with_star_arguments
 from headrace.sql.bind.struct_star import struct_fields
 from headrace.sql.bind.windows import WindowReader
 from headrace.sql.parse.syntax import Apply, Constant, Item, Name, Node, SelectQuery, Star, parts_of
@@ -74,6 +77,8 @@ class SelectBinder:
 
     def _bound(self, item: Item) -> Named:
         """A select item. Later ones may use its alias."""
+        if any(isinstance(part, Apply) and has_star(part) for part in parts_of(item.value)):
+            item = replace(item, value=with_star_arguments(item.value, self._expand))
         expr = self.exprs.bind(item.value)
         if item.alias is not None:
             alias = item.alias.lower()
@@ -109,11 +114,11 @@ class SelectBinder:
             for i, f in enumerate(made.schema.fields[made.width :])
         ]
 
-    def _expand(self, star: Star) -> list[Item | Named]:
+    def _expand(self, star: Star) -> list[Named]:
         scope = self.scope
-        among = None if star.qualifier is None else scope.of_qualifier(star.qualifier)
-        if star.qualifier is not None and among is None:
-            return list(struct_fields(self.exprs, star))
+        among = scope.of_qualifier(star.qualifier[0]) if len(star.qualifier) == 1 else None
+        if star.qualifier and among is None:
+            return struct_fields(self.exprs, star)
         skipped: set[int] = set()
         for excluded in star.excluded:
             span = self.exprs.span(excluded.at)

@@ -1,4 +1,4 @@
-"""Expands `pos.*` in a select list to the fields of the struct `pos`."""
+"""Expands `pos.*` and `pos.meta.*` to the fields of the struct."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from headrace.sql.plan.logical import Named
 
 def struct_fields(binder: ExprBinder, star: Star) -> list[Named]:
     """One output per field, without the excluded ones. Raises UnknownColumn if the qualifier is not a struct."""
-    assert star.qualifier is not None
-    name = Name(star.at, (star.qualifier,))
+    name = Name(star.at, star.qualifier)
+    shown = ".".join(star.qualifier)
     subject = binder.bind(name)
     if not isinstance(subject.type, Struct):
         raise UnknownColumn(
-            f"'{star.qualifier}' is {subject.type}, which has no fields",
+            f"'{shown}' is {subject.type}, which has no fields",
             advice="Only a STRUCT has fields. Name the column without .*",
             span=binder.span(star.at),
-            name=star.qualifier,
+            name=shown,
         )
     known = {f.name.lower() for f in subject.type.fields}
     for excluded in star.excluded:
@@ -31,7 +31,7 @@ def struct_fields(binder: ExprBinder, star: Star) -> list[Named]:
                 "field",
                 excluded.parts[0],
                 [f.name for f in subject.type.fields],
-                of=f"'{star.qualifier}'",
+                of=f"'{shown}'",
                 span=binder.span(excluded.at),
             )
     skipped = {excluded.parts[0].lower() for excluded in star.excluded}

@@ -34,6 +34,32 @@ _INSTEAD: tuple[tuple[str, str], ...] = (
     ("current_.*|session_user|user|version", "Write the value as a literal."),
     ("bitmap_.*", "Use bitmap_construct_agg() and bitmap_count()."),
 )  # fmt: skip
+# Functions of other databases, and those of Spark that do the same.
+_OTHERS: dict[str, str] = {
+    "approx_distinct": "approx_count_distinct()", "approx_quantiles": "percentile_approx()", "arg_max": "max_by()",
+    "arg_min": "min_by()", "argmax": "max_by()", "argmin": "min_by()", "array_agg_distinct": "collect_set()",
+    "array_length": "size()", "array_to_string": "array_join()", "charindex": "instr()",
+    "count_distinct": "count(DISTINCT x)", "date_parse": "to_timestamp()", "datetime_diff": "timestampdiff()",
+    "day_of_week": "dayofweek()", "day_of_year": "dayofyear()", "ends_with": "endswith()", "epoch_ms": "unix_millis()",
+    "from_base64": "unbase64()", "generate_series": "sequence()", "getdate": "current_timestamp()",
+    "group_concat": "listagg()", "iff": "if()", "iif": "if()", "isinf": "abs(x) = double('Infinity')",
+    "json_extract": "get_json_object()", "json_extract_path_text": "get_json_object()",
+    "json_extract_scalar": "get_json_object()", "json_query": "get_json_object()", "json_value": "get_json_object()",
+    "list_contains": "array_contains()", "logical_and": "bool_and()", "logical_or": "bool_or()",
+    "parse_datetime": "to_timestamp()", "regexp_matches": "rlike", "regexp_split": "split()", "safe_cast": "TRY_CAST",
+    "safe_divide": "try_divide()", "split_to_array": "split()", "starts_with": "startswith()",
+    "str_to_date": "to_date()", "strftime": "date_format()", "string_split": "split()", "string_to_array": "split()",
+    "strpos": "instr()", "strptime": "to_timestamp()", "time_slice": "window()", "timestamp_diff": "timestampdiff()",
+    "timestamp_sub": "timestampadd()", "timestamp_trunc": "date_trunc()", "to_base64": "base64()",
+    "to_boolean": "boolean()", "to_double": "double()", "to_hex": "hex()",
+    "truncate": "trunc() of dates, and floor() and ceil() of numbers", "unnest": "explode()",
+    "utc_timestamp": "current_timestamp()", "year_of_week": "extract(yearofweek FROM x)",
+}  # fmt: skip
+
+
+def other_dialect(name: str) -> str | None:
+    """The function of Spark for one of another database, None if `name` is none of these."""
+    return _OTHERS.get(name)
 
 
 def instead_of(name: str) -> str | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
+from headrace.errors import SyntaxProblem
 from headrace.sql.parse.cursor import Cursor
-from headrace.sql.parse.data_types import parse_data_type
-from headrace.sql.parse.syntax import Aliased, Apply, CastTo, Constant, LambdaFunction, Name, Node, OrderKey, Ranking
+from headrace.sql.parse.data_types import parse_cast
+from headrace.sql.parse.stars import parse_star, star_follows
+from headrace.sql.parse.syntax import Aliased, Apply, Constant, LambdaFunction, Name, Node, OrderKey, Ranking
 
 # Functions that take a bare unit as the first of three arguments.
 _STEPS = {
@@ -45,7 +48,7 @@ class CallParser:
             cursor.accept("ALL")
         args: list[Node] = []
         star = False
-        if cursor.at("*"):
+        if cursor.at("*") and cursor.peek().upper == ")":
             cursor.advance()
             star = True
         elif not cursor.at(")"):
@@ -71,8 +74,22 @@ class CallParser:
                 "Only row_number(), rank() and dense_rank() over the groups of a window have OVER; see docs/sql.md."
             )
             cursor.refuse("an OVER window", advice, (token.start, cursor.token.end))
+        if name in _STEPS and len(args) == 3 and isinstance(args[0], Constant) and args[0].kind == "string":
+            raise SyntaxProblem(
+                f"the unit of {token.text} has no quotes",
+                advice=f"Write {token.text}({args[0].text.upper()}, ...).",
+                span=cursor.span(args[0].at),
+                certain=True,
+            )
         if name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and args[0].parts[0].lower() in _STEP_UNITS:
             name, args[0] = _STEPS[name], Constant(args[0].at, "string", args[0].parts[0])
+        elif name in _STEPS and len(args) == 3 and isinstance(args[0], Name) and len(args[0].parts) == 1:
+            raise SyntaxProblem(
+                f"{args[0].parts[0]} is not a unit of {token.text}",
+                advice=f"Units: {', '.join(_STEP_UNITS).upper()}.",
+                span=cursor.span(args[0].at),
+                certain=True,
+            )
         return Apply(
             at=(token.start, cursor.previous_end),
             name=name,
@@ -190,6 +207,8 @@ class CallParser:
                 cursor.advance()
             body = self.levels.disjunction()
             return LambdaFunction((start, body.at[1]), params, body)
+        if star_follows(cursor):
+            return parse_star(cursor)
         node = self.levels.disjunction()
         if cursor.at("=>"):
             cursor.fail("named arguments are not supported; pass arguments by position")
@@ -221,9 +240,9 @@ class CallParser:
         cursor.advance()
         inner = self.levels.disjunction()
         cursor.expect("AS", "in CAST")
-        kind = parse_data_type(cursor)
+        made = parse_cast(cursor, word.start, inner, word.upper == "TRY_CAST")
         cursor.expect(")", "after the type of CAST")
-        return CastTo((word.start, cursor.previous_end), inner, kind, word.upper == "TRY_CAST")
+        return replace(made, at=(word.start, cursor.previous_end))
 
     def extract(self) -> Node:
         """EXTRACT(part FROM value)."""

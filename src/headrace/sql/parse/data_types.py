@@ -6,7 +6,10 @@ from headrace.base.unknown import keyword_advice
 from headrace.errors import UnknownType
 from headrace.model.schema import DataType, parse_type
 from headrace.sql.parse.cursor import Cursor
+from headrace.sql.parse.intervals import DAY_TO_SECOND
+from headrace.sql.parse.syntax import CastTo, IntervalCast, Node
 
+_YEAR_TO_MONTH = ("YEAR", "MONTH")
 _TYPES = [
     "BOOLEAN",
     "TINYINT",
@@ -34,6 +37,21 @@ def char_length(cursor: Cursor) -> int | None:
     if cursor.token.upper in ("CHAR", "CHARACTER") and cursor.peek().upper == "(" and cursor.peek(2).text.isdigit():
         return int(cursor.peek(2).text)
     return None
+
+
+def parse_cast(cursor: Cursor, start: int, value: Node, attempt: bool = False) -> Node:
+    """The cast of `value` to the type at the cursor. INTERVAL DAY and the like are no types of columns."""
+    if cursor.token.upper != "INTERVAL":
+        kind = parse_data_type(cursor)
+        return CastTo((start, cursor.previous_end), value, kind, attempt)
+    cursor.advance()
+    if cursor.token.upper not in (*DAY_TO_SECOND, *_YEAR_TO_MONTH):
+        return IntervalCast((start, cursor.previous_end), value, "", attempt)
+    unit = cursor.advance().upper
+    if cursor.accept("TO"):
+        units = DAY_TO_SECOND if unit in DAY_TO_SECOND else _YEAR_TO_MONTH
+        unit += " TO " + cursor.one_of("a smaller unit after TO", *units[units.index(unit) + 1 :])
+    return IntervalCast((start, cursor.previous_end), value, unit, attempt)
 
 
 def parse_data_type(cursor: Cursor) -> DataType:

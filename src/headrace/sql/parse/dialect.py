@@ -138,11 +138,6 @@ def comment_end(text: str, start: int) -> int:
     return -1
 
 
-def knows_function(name: str) -> bool:
-    """True if sqlglot knows the Spark function `name`. Then it is unsupported, not misspelt."""
-    return name.upper() in Spark.Parser.FUNCTIONS or name.upper() in Spark.Parser.FUNCTION_PARSERS
-
-
 def _unclosed(text: str) -> Span:
     """The position of the quote that is not closed."""
     position, length = 0, len(text)

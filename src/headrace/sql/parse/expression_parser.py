@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from headrace.sql.parse.call_parser import CallParser
 from headrace.sql.parse.cursor import RESERVED, Cursor
-from headrace.sql.parse.data_types import parse_data_type
+from headrace.sql.parse.data_types import parse_cast
 from headrace.sql.parse.interval_literals import parse_interval_literal
-from headrace.sql.parse.syntax import Apply, Case, CastTo, Constant, Dot, Name, Node, Subscript
+from headrace.sql.parse.syntax import Apply, Case, Constant, Dot, Name, Node, Subscript
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _SHIFTS = {"<<": "shiftleft", ">>": "shiftright", ">>>": "shiftrightunsigned"}
@@ -225,8 +225,7 @@ class _Expressions:
                 cursor.expect("]", "after the index")
                 node = Subscript((node.at[0], cursor.previous_end), node, index)
             elif cursor.accept("::"):
-                kind = parse_data_type(cursor)
-                node = CastTo((node.at[0], cursor.previous_end), node, kind, False)
+                node = parse_cast(cursor, node.at[0], node)
             else:
                 return node
 

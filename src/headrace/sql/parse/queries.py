@@ -11,6 +11,7 @@ from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.dialect import spark_accepts
 from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.grouping import Grouped, parse_group_by
+from headrace.sql.parse.stars import parse_star, star_follows
 from headrace.sql.parse.syntax import (
     Apply,
     Derived,
@@ -194,8 +195,8 @@ def _refuse_tail(cursor: Cursor) -> None:
 
 def _item(cursor: Cursor) -> Item:
     start = cursor.token.start
-    star = _star(cursor)
-    if star is not None:
+    if star_follows(cursor):
+        star = parse_star(cursor)
         return Item(star.at, star, None)
     value = parse_expression(cursor)
     if cursor.at("AS", "("):
@@ -214,30 +215,6 @@ def _several_names(cursor: Cursor, start: int, value: Node) -> Item:
     return Item((start, cursor.previous_end), value, None, tuple(names))
 
 
-def _star(cursor: Cursor) -> Star | None:
-    start = cursor.token.start
-    qualifier = None
-    if cursor.at("*"):
-        cursor.advance()
-    elif cursor.token.kind in ("word", "quoted") and cursor.peek().upper == "." and cursor.peek(2).upper == "*":
-        qualifier = cursor.advance().text
-        cursor.advance()
-        cursor.advance()
-    else:
-        return None
-    excluded: list[Name] = []
-    if cursor.at("EXCEPT", "("):
-        cursor.advance()
-        cursor.advance()
-        while True:
-            at = (cursor.token.start, cursor.token.end)
-            excluded.append(Name(at, (cursor.name("a column"),)))
-            if not cursor.accept(","):
-                break
-        cursor.expect(")", "after the excluded columns")
-    return Star((start, cursor.previous_end), qualifier, tuple(excluded))
-
-
 def _column_names(cursor: Cursor) -> tuple[str, ...]:
     """The names of columns in parentheses after an alias, if there are any."""
     if not cursor.accept("("):
@@ -251,7 +228,7 @@ def _column_names(cursor: Cursor) -> tuple[str, ...]:
 
 def _renamed(place: TextRange, name: str, query: ParsedQuery, columns: tuple[str, ...]) -> ParsedQuery:
     """SELECT * FROM (query) AS _(columns): the body of `WITH name(columns) AS (query)`."""
-    every = Item(place, Star(place, None), None)
+    every = Item(place, Star(place), None)
     relation = Derived(place, query, name, columns)
     return SelectQuery(at=place, items=(every,), relation=relation, where=None, group_by=None, having=None)
 

@@ -32,9 +32,9 @@ class Name(Node):
 
 @dataclass(frozen=True, slots=True)
 class Star(Node):
-    """`*`, `s.*`, `* EXCEPT (a, b)`."""
+    """`*`, `s.*`, `pos.meta.*`, `* EXCEPT (a, b)`. The qualifier is empty without one."""
 
-    qualifier: str | None
+    qualifier: tuple[str, ...] = ()
     excluded: tuple[Name, ...] = ()
 
 
@@ -105,6 +105,15 @@ class CastTo(Node):
 
     input: Node
     type: DataType
+    attempt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalCast(Node):
+    """CAST(x AS INTERVAL DAY TO SECOND) or TRY_CAST. `unit` is '' for a plain INTERVAL."""
+
+    input: Node
+    unit: str
     attempt: bool
 
 

@@ -1,0 +1,3 @@
+-- error: BAD_LITERAL
+-- at: 1:24
+SELECT date_format(ts, 'YYYY-MM-DD') FROM s
