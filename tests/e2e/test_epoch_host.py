@@ -334,7 +334,7 @@ def test_enough_queries_are_beyond_the_shared_host(hub: Hub, places: dict[str, s
 
 
 def test_only_pipelines_that_need_spark_are_on_the_epoch_host(hub: Hub) -> None:
-    for name in ("udf", "inner_join", "scalar_subquery", "group_udf"):
+    for name in ("udf", "inner_join", "scalar_subquery", "group_udf", "window_of_row", "pipe", "table_function"):
         (answer,) = hub.sql(f"EXPLAIN JSON {QUERIES[name]}")
         host = json.loads(answer.text)["host"]
         assert host["name"] == "epoch", name

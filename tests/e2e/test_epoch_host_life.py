@@ -93,8 +93,9 @@ def test_a_function_that_raises_or_hangs_fails_its_pipeline_and_no_other(feed: F
     feed.give()
     said = feed.failure("bad")
     assert said.startswith("[EVALUATION_FAILED]") and "no 7" in said and "raises" in said
+    assert "on the row where id = 7" in said, "the error names the row"
     said = feed.failure("divides")
-    assert said.startswith("[EVALUATION_FAILED]") and "DIVIDE_BY_ZERO" in said
+    assert said.startswith("[EVALUATION_FAILED]") and "DIVIDE_BY_ZERO" in said and "id = 8" in said
     assert feed.found("bad") == [(i,) for i in range(5)], "nothing of the epoch is in its sinks"
     feed.give()
     assert feed.failure("slow").startswith("[QUERY_TIMEOUT]"), "after half of max_epoch_time"

@@ -22,12 +22,16 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from headrace.base.faults import fault_point
-from headrace.errors import OutOfMemory, QueryTimeout, StreamFailed, WorkerDied
+from headrace.errors import EvaluationFailed, OutOfMemory, QueryTimeout, StreamFailed, WorkerDied
 from headrace.model.definitions import PipelineDef
+from headrace.model.program import SparkQuery
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
+from headrace.spark.failing_row import SECONDS, described, failing_row
 from headrace.spark.jvm_plans import parse_query, query_over, reads_nothing_else
-from headrace.spark.query_failures import is_of_spark, query_failure
+from headrace.spark.query_failures import is_of_spark, on_row, query_failure
 from headrace.spark.query_log import muted
 from headrace.spark.query_output import write_output
 from headrace.spark.session import Engine
@@ -54,6 +58,7 @@ _log = logging.getLogger(__name__)
 class _Running:
     query: EpochQuery
     group: str
+    limit: float | None = None
     began: float | None = None
     given_up: bool = False
 
@@ -79,7 +84,7 @@ class EpochQueries:
         found: dict[int, QueryOutcome] = {}
         running: dict[Future[QueryOutcome], _Running] = {}
         for query in asked:
-            one = _Running(query, f"headrace-query-{next(_numbers)}")
+            one = _Running(query, f"headrace-query-{next(_numbers)}", limit)
             running[self._threads.submit(self._timed, one)] = one
         try:
             while running:
@@ -154,21 +159,46 @@ class EpochQueries:
                 failure = query_failure(problem, one.query.pipeline)
                 failed = failure.render()
                 ended = self._cancelled or one.given_up  # Spark kills the workers of cancelled tasks
+                if isinstance(failure, EvaluationFailed) and not ended:
+                    failed = self._with_row(one, failure).render()
                 if not isinstance(failure, WorkerDied | OutOfMemory) or ended or attempt == ATTEMPTS:
                     break
                 name, epoch = one.query.pipeline.name, one.query.key.epoch
                 _log.warning("the query of pipeline %s runs again in epoch %d: %s", name, epoch, failure.message)
         return QueryOutcome(failure=failed)
 
+    def _with_row(self, one: _Running, failure: EvaluationFailed) -> EvaluationFailed:
+        """The failure with the row on which the query fails, if that is found in time."""
+        program, until = _program(one.query), time.perf_counter() + SECONDS
+        if one.limit is not None and one.began is not None:  # a query that takes too long fails for that reason
+            until = min(until, one.began + one.limit / 2)
+
+        def fails(rows: DataFrame) -> bool:
+            try:
+                self._over_rows(one.query, rows).write.format("noop").mode("overwrite").save()
+            except Exception as problem:
+                if is_of_spark(problem):
+                    raise
+                return isinstance(query_failure(problem, one.query.pipeline), EvaluationFailed)
+            return False
+
+        def go_on() -> bool:
+            return not (self._cancelled or one.given_up) and time.perf_counter() < until
+
+        row = failing_row(self._spark, program.staged, one.query.staged, fails, go_on)
+        return failure if row is None else on_row(failure, described(row))
+
+    def _over_rows(self, query: EpochQuery, rows: DataFrame) -> DataFrame:
+        """The query of a pipeline over some rows."""
+        program, instance = _program(query), query.pipeline.instance
+        edits = [*clock_edits(program.clocks, query.now), *self._static.edits(instance, program)]
+        parsed = self._parse(instance, edited(program.sql, edits).text)
+        return query_over(self._spark, parsed, program.relation, rows)
+
     def _run(self, query: EpochQuery) -> QueryOutcome:
-        program = query.pipeline.program
-        spark = program.spark
-        assert spark is not None, "only pipelines with a Spark query come here"
-        instance, outcome = query.pipeline.instance, QueryOutcome()
-        edits = [*clock_edits(spark.clocks, query.now), *self._static.edits(instance, spark)]
-        parsed = self._parse(instance, edited(spark.sql, edits).text)
-        rows = staged_input(self._spark, spark.staged, query.staged)
-        result = query_over(self._spark, parsed, spark.relation, rows)
+        outcome = QueryOutcome()
+        rows = staged_input(self._spark, _program(query).staged, query.staged)
+        result = self._over_rows(query, rows)
         large = is_large(query.staged)
         context: Any = self._spark.sparkContext
         narrow = large and are_narrow(query.staged) and reads_nothing_else(result, rows)
@@ -206,3 +236,9 @@ class EpochQueries:
         except Exception as problem:
             if not is_of_spark(problem):
                 raise
+
+
+def _program(query: EpochQuery) -> SparkQuery:
+    program = query.pipeline.program.spark
+    assert program is not None, "only pipelines with a Spark query come here"
+    return program

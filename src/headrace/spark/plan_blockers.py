@@ -15,7 +15,7 @@ RangeOf = Callable[[Any], tuple[int, int] | None]
 _ROW_BY_ROW = frozenset(
     ["Project", "Filter", "SubqueryAlias", "View", "LogicalRDD", "WithCTE", "CTERelationDef", "CTERelationRef", "Union",
      "Generate", "Expand", "LateralJoin", "ResolvedHint", "UnresolvedHint", "Repartition", "RepartitionByExpression",
-     "RebalancePartitions"]
+     "RebalancePartitions", "PipeOperator"]
 )  # fmt: skip
 _SORTS = {"Sort": "ORDER BY", "GlobalLimit": "LIMIT", "LocalLimit": "LIMIT", "Offset": "OFFSET", "Tail": "LIMIT"}
 _STATES = {
