@@ -5,12 +5,11 @@ everything runs, and its figures say little, because the fixed cost of a batch o
 
 Throughput: eight stateless pipelines with `host = 'epoch'`, each with a filter of its own, on one JSON
 stream of twenty columns of which they need three; and eight ordinary queries with the same SQL. How both are set up and
-how a figure is taken (warm-up left out) is in bench/streaming.py. Contenders take turns, six times, and the best run
-of each counts: Java's compilers are busy for that long. On a quiet machine with two cores headrace took 3.3, 2.8 and
-2.2 s in the first three rounds, and Spark 9.0, 8.0 and 8.0.
+how a figure is taken (warm-up left out) is in bench/streaming.py. Contenders take turns, three times, and the best run
+counts.
 
 Dedicated: four windowed aggregates with `host = 'dedicated'` on the same stream, and four ordinary queries with the
-same SQL, five times. Both are done when every query has committed the last row and emitted the windows that it closes.
+same SQL. Both are done when the last row is committed by every query.
 
 Small epochs: files of 200 rows, one an epoch, with one windowed pipeline, and with a pipeline on the epoch host beside
 it. The figure is the median of Spark's own `triggerExecution` over all rounds, warm-up epochs left out.
@@ -45,7 +44,6 @@ FILE_ROWS = 12_500 if QUICK else 125_000
 WARM, MEASURED, PER_EPOCH = 4, 8, 4
 BESIDE = MEASURED if QUICK else 48
 KEYS, PIPELINES, ROUNDS = 100, 8, 1 if QUICK else 2
-THROUGHPUT_ROUNDS, DEDICATED_ROUNDS = (2, 1) if QUICK else (6, 5)
 WARM_EPOCHS, EPOCHS = (8, 10) if QUICK else (15, 25)
 HOSTED = "CREATE PIPELINE e INTO out WITH (host = 'epoch') AS SELECT soundex(device) AS d, value FROM s;"
 Say = Callable[[str], None]
@@ -95,7 +93,7 @@ def dedicated(engine: Engine, work: Path, files: list[Path], say: Say) -> dict[s
     """The best seconds of four pipelines on the dedicated host, and of four ordinary queries."""
     warm, measured = files[:WARM], files[WARM : WARM + MEASURED]
     best: dict[str, float] = {}
-    for turn in range(DEDICATED_ROUNDS):
+    for turn in range(ROUNDS):
         place = work / f"dedicated-{turn}"
         selects = [windowed(i) for i in range(DEDICATED)]
         with shared(engine, place / "ours", selects, PER_EPOCH, FILE_ROWS, "dedicated") as (hub, run):
@@ -103,7 +101,7 @@ def dedicated(engine: Engine, work: Path, files: list[Path], say: Say) -> dict[s
             ours = run(measured)
             assert all(p.status().state == "running" for p in hub.pipelines.values())
         builds = [build_windowed(i) for i in range(DEDICATED)]
-        with plain(engine, place / "spark", ("ts", "user", "value"), builds, PER_EPOCH, closes=True) as run:
+        with plain(engine, place / "spark", ("ts", "user", "value"), builds, PER_EPOCH) as run:
             run(warm)
             theirs = run(measured)
         for name, seconds in (("headrace", ours), ("spark", theirs)):
@@ -117,7 +115,7 @@ def throughput(engine: Engine, work: Path, files: list[Path], say: Say) -> dict[
     """The best seconds of each contender."""
     warm, measured = files[:WARM], files[WARM : WARM + MEASURED]
     best: dict[str, float] = {}
-    for turn in range(THROUGHPUT_ROUNDS):
+    for turn in range(ROUNDS + 1):  # Java's compilers are still busy in the second round
         place = work / f"turn-{turn}"
         selects = [select(i) for i in range(PIPELINES)]
         with shared(engine, place / "ours", selects, PER_EPOCH, FILE_ROWS, "epoch") as (hub, run):

@@ -32,7 +32,6 @@ from headrace.spark.session import POOLS, QUERY_SETTINGS, Engine, adopt, errors_
 
 LIMIT_SECONDS = 900.0
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
 Build = Callable[[DataFrame], DataFrame]
@@ -69,7 +68,7 @@ def plain_settings(cores: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         _FILE_MANAGER: QUERY_SETTINGS[_FILE_MANAGER],
         "spark.sql.streaming.stateStore.providerClass": _HDFS,
-        _NO_DATA: "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.files.maxPartitionBytes": "128MB",
@@ -77,11 +76,8 @@ def plain_settings(cores: int) -> dict[str, str]:
 
 
 @contextmanager
-def plain(
-    engine: Engine, work: Path, fields: Sequence[str], builds: Sequence[Build], per_epoch: int, closes: bool = False
-) -> Iterator[Run]:
-    """One ordinary streaming query per build, all over one directory of files. `fields` are the columns they need. With
-    `closes` windows that the last rows close are emitted, in a micro-batch without rows, as Spark does by default.
+def plain(engine: Engine, work: Path, fields: Sequence[str], builds: Sequence[Build], per_epoch: int) -> Iterator[Run]:
+    """One ordinary streaming query per build, all over one directory of files. `fields` are the columns they need.
 
     Yields a function that lets files appear and returns the seconds until every query is done with them.
     """
@@ -89,7 +85,6 @@ def plain(
     spark = engine.spark.newSession()
     for key, value in plain_settings(engine.cores).items():
         spark.conf.set(key, value)
-    spark.conf.set(_NO_DATA, str(closes).lower())
     schema = ", ".join(f"{name} {kind}" for name, kind, _ in feed.COLUMNS if name in fields)
     queries: list[StreamingQuery] = []
 
