@@ -28,6 +28,7 @@ from headrace.base.faults import fault_point
 from headrace.errors import EvaluationFailed, OutOfMemory, QueryTimeout, StreamFailed, WorkerDied
 from headrace.model.definitions import PipelineDef
 from headrace.model.program import SparkQuery
+from headrace.spark.analyzed_query import AnalyzedQuery, reusable
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
 from headrace.spark.failing_row import SECONDS, described, failing_row
 from headrace.spark.jvm_plans import parse_query, query_over, reads_nothing_else
@@ -63,6 +64,16 @@ class _Running:
     given_up: bool = False
 
 
+@dataclass(slots=True)
+class _KnownQuery:
+    """What is kept of a query between epochs: its parsed text, and the analyzed plan if that means the same in all."""
+
+    text: str
+    parsed: Any
+    analyzed: AnalyzedQuery | None = None
+    tried: bool = False
+
+
 class EpochQueries:
     """Runs the queries of one stream's epochs. `run` is called by one thread at a time, `cancel` by any thread."""
 
@@ -72,7 +83,7 @@ class EpochQueries:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headrace-query")
         self._lock = threading.Lock()
         self._groups: set[str] = set()
-        self._parsed: dict[int, tuple[str, Any]] = {}
+        self._known: dict[int, _KnownQuery] = {}
         self._cancelled = False
 
     def run(
@@ -190,10 +201,14 @@ class EpochQueries:
 
     def _over_rows(self, query: EpochQuery, rows: DataFrame) -> DataFrame:
         """The query of a pipeline over some rows."""
-        program, instance = _program(query), query.pipeline.instance
-        edits = [*clock_edits(program.clocks, query.now), *self._static.edits(instance, program)]
-        parsed = self._parse(instance, edited(program.sql, edits).text)
-        return query_over(self._spark, parsed, program.relation, rows)
+        program = _program(query)
+        known = self._known_query(query)
+        if known.analyzed is not None:
+            return known.analyzed.over(rows)
+        frame = query_over(self._spark, known.parsed, program.relation, rows)
+        if not known.tried:
+            known.tried, known.analyzed = True, reusable(program, frame)
+        return frame
 
     def _run(self, query: EpochQuery) -> QueryOutcome:
         outcome = QueryOutcome()
@@ -201,23 +216,28 @@ class EpochQueries:
         result = self._over_rows(query, rows)
         large = is_large(query.staged)
         context: Any = self._spark.sparkContext
-        narrow = large and are_narrow(query.staged) and reads_nothing_else(result, rows)
-        context.setLocalProperty(BATCH_LIMIT, NO_LIMIT if narrow else None)
+        alone = large and (
+            self._known[query.pipeline.instance].analyzed is not None or reads_nothing_else(result, rows)
+        )
+        context.setLocalProperty(BATCH_LIMIT, NO_LIMIT if alone and are_narrow(query.staged) else None)
         outcome.receipts = write_output(result, query.pipeline, query.key, outcome.lost, in_tasks=large)
         return outcome
 
-    def _parse(self, instance: int, text: str) -> Any:
-        """The parsed query. Its text only changes with a clock, so that most epochs parse nothing."""
-        known = self._parsed.get(instance)
-        if known is None or known[0] != text:
-            known = self._parsed[instance] = (text, parse_query(self._spark, text))
-        return known[1]
+    def _known_query(self, query: EpochQuery) -> _KnownQuery:
+        """The parsed query. Its text only changes with a clock or with kept tables, so most epochs parse nothing."""
+        program, instance = _program(query), query.pipeline.instance
+        edits = [*clock_edits(program.clocks, query.now), *self._static.edits(instance, program)]
+        text = edited(program.sql, edits).text
+        known = self._known.get(instance)
+        if known is None or known.text != text:
+            known = self._known[instance] = _KnownQuery(text, parse_query(self._spark, text))
+        return known
 
     def forget(self, instances: set[int]) -> None:
         """Forget what is kept for these instances."""
         self._static.forget(instances)
         for instance in instances:
-            self._parsed.pop(instance, None)
+            self._known.pop(instance, None)
 
     def cancel(self) -> None:
         """End all queries: the stream's query is stopped. The epoch is run again later."""
