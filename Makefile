@@ -194,7 +194,8 @@ soak-hosts: $(STAMP) ## Kill runs with chains and with the dedicated host at eac
 .PHONY: test-dedicated
 test-dedicated: $(STAMP) ## All tests of the epoch and dedicated hosts: every query beside Spark batch, their whole life (25 minutes)
 	@HEADRACE_LONG=1 $(BIN)/python -m pytest -n 0 tests/e2e/test_dedicated_host.py tests/e2e/test_dedicated_life.py \
-	  tests/e2e/test_dedicated_chains.py tests/e2e/test_dedicated_bad_input.py tests/e2e/test_three_hosts.py tests/e2e/test_epoch_host.py
+	  tests/e2e/test_dedicated_chains.py tests/e2e/test_dedicated_bad_input.py tests/e2e/test_three_hosts.py tests/e2e/test_epoch_host.py \
+	  tests/e2e/test_everyday_queries.py
 
 .PHONY: dist first-hour test-matrix
 dist: $(STAMP) ## Build the wheel and the sdist, install the wheel into an empty environment and run the demo there

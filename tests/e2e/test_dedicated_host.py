@@ -121,6 +121,23 @@ QUERIES = {
         "FROM events GROUP BY window(ts, '30 seconds'), kind) GROUP BY window(w, '2 minutes'), kind",
         forced=True,
     ),
+    # windows that the rings do not have, and pipes
+    "window_by_name": Query(
+        "SELECT w.start AS s, kind, count(*) AS n FROM (SELECT window(ts, '1 minute') AS w, * FROM events) "
+        "GROUP BY w, kind"
+    ),
+    "computed_gap": Query(
+        "SELECT session_window.start AS s, kind, count(*) AS n FROM events "
+        "GROUP BY session_window(ts, if(kind = 'a', '2 seconds', '5 seconds')), kind"
+    ),
+    "pivot": Query(
+        "SELECT w.start AS s, a, b FROM (SELECT window(ts, '1 minute') AS w, kind, v FROM events) "
+        "PIVOT (sum(v) FOR kind IN ('a', 'b'))"
+    ),
+    "pipe_groups": Query("FROM events |> WHERE v > 20 |> AGGREGATE count(*) AS n, max(x) AS m GROUP BY kind", 1),
+    "pipe_join": Query("FROM events |> JOIN clicks ON id = ref |> WHERE w > 20 |> SELECT id, w"),
+    # rows of one stream without a partner
+    "left_without_partner": joined("e.id, e.device", "LEFT", " WHERE c.cid IS NULL"),
     # what cheaper hosts run, too
     "projection": Query("SELECT id, upper(device) AS d FROM events WHERE v > 50", forced=True),
     "nothing": Query("SELECT id FROM events WHERE v > 1000", forced=True),
@@ -166,6 +183,8 @@ SHORT = [
     "sketch",
     "max_of_counts",
     "nothing_in_windows",
+    "window_by_name",
+    "computed_gap",
 ]
 _REST = [name for name in QUERIES if name not in SHORT]
 WAVES = [SHORT, *(_REST[i : i + WAVE] for i in range(0, len(_REST), WAVE))]
@@ -307,6 +326,23 @@ def test_a_refusal_has_the_reason_that_holds_in_every_output_mode(hub: Hub) -> N
     assert caught.value.code == "UNSUPPORTED_STATEFUL"
     assert "distinct" in caught.value.message.lower()
     assert "STREAMING_OUTPUT_MODE" not in str(caught.value.params["condition"])
+
+
+@pytest.mark.parametrize(
+    ("query", "instead"),
+    [
+        ("SELECT id FROM events INTERSECT SELECT ref FROM clicks", "LEFT SEMI JOIN"),
+        ("SELECT e.id FROM events e LEFT ANTI JOIN clicks c ON e.id = c.ref", "IS NULL"),
+        ("SELECT id FROM events TABLESAMPLE (10 PERCENT)", "xxhash64"),
+        ("SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY kind ORDER BY v) AS r FROM events) WHERE r = 1",
+         "docs/sql.md"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_to_write_instead(hub: Hub, query: str, instead: str) -> None:
+    with pytest.raises(HeadraceError) as caught:
+        hub.check(f"CREATE PIPELINE refused INTO m AS {query}")
+    assert caught.value.code == "UNSUPPORTED_STATEFUL"
+    assert instead in caught.value.advice
 
 
 def test_explain_names_the_host_the_reason_and_the_filters_of_each_stream(hub: Hub) -> None:

@@ -71,7 +71,14 @@ QUERIES = {
     "elt": "SELECT id, elt(1 + abs(v) % 2, device, kind) AS e FROM events WHERE v IS NOT NULL",
     "url": "SELECT id, parse_url(concat('http://h/', kind, '?q=', id), 'QUERY', 'q') AS q FROM events",
     "stacked": "SELECT id, stack(2, 'v', CAST(v AS BIGINT), 'id', id) AS (name, value) FROM events WHERE v IS NOT NULL",
+    # windows of rows, and pipes
+    "window_of_row": "SELECT id, window(ts, '1 minute').start AS s, window(ts, '1 minute').end AS e FROM events",
+    "windows_of_row": "SELECT id, window(ts, '2 minutes', '1 minute') AS w FROM events WHERE v > 70",
+    "pipe": "FROM events |> WHERE v > 50 |> EXTEND soundex(device) AS s |> SELECT id, s",
+    "pipe_after_select": "SELECT id, v FROM events WHERE ok |> WHERE v < 30 |> SET v = v * 2",
+    "pipe_join": "FROM events |> JOIN dim ON device = name |> SELECT id, weight",
     # functions of the session
+    "table_function": "SELECT e.id, w.word FROM events e, LATERAL words(e.device) w",
     "udf": "SELECT id, plus_one(x) AS y FROM events WHERE x IS NOT NULL",
     "udf_text": "SELECT id, shout(device) AS s FROM events",
     "udf_in_filter": "SELECT id FROM events WHERE plus_one(x) > 10 AND v < 50",
@@ -162,10 +169,18 @@ SETTINGS = {
 EMIT = re.compile(r" EMIT (CHANGES|ON CLOSE)$")
 
 
+class Words:
+    """A table function of Python: the words of a text."""
+
+    def eval(self, text: str | None) -> Iterator[tuple[str]]:
+        for word in (text or "").split():
+            yield (word,)
+
+
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
     """A session with functions, variables and static tables, as a user has them."""
-    from pyspark.sql.functions import udf
+    from pyspark.sql.functions import udf, udtf
 
     own = spark.newSession()
     for key, value in SETTINGS.items():
@@ -174,6 +189,8 @@ def session(spark: SparkSession) -> SparkSession:
     own.udf.register("shout", lambda s: None if s is None else s.upper() + "!", "string")
     own.udf.register("pair", udf(lambda a, b: (a, b), "struct<left: string, right: int>"))
     own.udf.register("doubled", udf(lambda v: v * 2, "long", useArrow=True))
+    own.udtf.register("words", udtf(Words, returnType="word: string").asDeterministic())
+    own.udtf.register("any_words", udtf(Words, returnType="word: string"))
     own.sql("CREATE TEMPORARY FUNCTION twice(x INT) RETURNS INT RETURN x * 2")
     own.sql("DECLARE VARIABLE factor INT DEFAULT 3")
     own.sql("DECLARE VARIABLE limit_of_v INT DEFAULT 40")
@@ -317,7 +334,7 @@ def test_enough_queries_are_beyond_the_shared_host(hub: Hub, places: dict[str, s
 
 
 def test_only_pipelines_that_need_spark_are_on_the_epoch_host(hub: Hub) -> None:
-    for name in ("udf", "inner_join", "scalar_subquery", "group_udf"):
+    for name in ("udf", "inner_join", "scalar_subquery", "group_udf", "window_of_row", "pipe", "table_function"):
         (answer,) = hub.sql(f"EXPLAIN JSON {QUERIES[name]}")
         host = json.loads(answer.text)["host"]
         assert host["name"] == "epoch", name
@@ -358,6 +375,7 @@ def test_the_formatted_plan_is_sparks(hub: Hub) -> None:
 
 REFUSED = {
     "SELECT e.id, rand_of(v) AS r FROM events e": "NON_DETERMINISTIC",
+    "SELECT e.id, w.word FROM events e, LATERAL any_words(e.device) w": "NON_DETERMINISTIC",
     "SELECT a.id FROM events a LEFT JOIN events b ON a.id = b.id": "UNSUPPORTED_STATEFUL",
     "SELECT id FROM events WHERE v > (SELECT avg(v) FROM events)": "UNSUPPORTED_STATEFUL",
     "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY v) AS n FROM events) WHERE n < 3": "UNSUPPORTED_STATEFUL",
@@ -384,6 +402,17 @@ def test_what_cannot_run_epoch_by_epoch_is_refused(hub: Hub, session: SparkSessi
         hub.check(f"CREATE PIPELINE refused INTO m AS {query}")
     assert caught.value.code == REFUSED[query]
     assert "shared host" not in caught.value.render()
+
+
+@pytest.mark.parametrize("query", [q for q, found in REFUSED.items() if found == "NON_DETERMINISTIC"])
+def test_a_function_of_the_user_that_is_not_deterministic_is_named(hub: Hub, session: SparkSession, query: str) -> None:
+    from pyspark.sql.functions import udf
+
+    session.udf.register("rand_of", udf(lambda x: x, "int").asNondeterministic())
+    with pytest.raises(HeadraceError) as caught:
+        hub.check(f"CREATE PIPELINE refused INTO m AS {query}")
+    assert any(f"{name}()" in caught.value.message for name in ("rand_of", "any_words"))
+    assert "deterministic" in caught.value.advice
 
 
 def test_a_forced_host_is_used_or_refused(hub: Hub) -> None:

@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,10 +19,11 @@ import pytest
 
 import headrace
 from headrace.errors import HeadraceError
+from headrace.spark.jvm_plans import query_over
 from tests.e2e.support import put, rows_of, until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from headrace.hub.hub import Hub
 
@@ -93,8 +95,9 @@ def test_a_function_that_raises_or_hangs_fails_its_pipeline_and_no_other(feed: F
     feed.give()
     said = feed.failure("bad")
     assert said.startswith("[EVALUATION_FAILED]") and "no 7" in said and "raises" in said
+    assert "on the row where id = 7" in said, "the error names the row"
     said = feed.failure("divides")
-    assert said.startswith("[EVALUATION_FAILED]") and "DIVIDE_BY_ZERO" in said
+    assert said.startswith("[EVALUATION_FAILED]") and "DIVIDE_BY_ZERO" in said and "id = 8" in said
     assert feed.found("bad") == [(i,) for i in range(5)], "nothing of the epoch is in its sinks"
     feed.give()
     assert feed.failure("slow").startswith("[QUERY_TIMEOUT]"), "after half of max_epoch_time"
@@ -248,3 +251,46 @@ def test_a_large_epoch_goes_through_files_and_leaves_none(feed: Feed) -> None:
     )
     assert not list(feed.hub.directory.rglob("*staged*"))
     assert not [p for p in out.rglob("*") if p.is_file() and not p.name.startswith("part-")]
+
+
+def test_a_query_is_analyzed_once_unless_something_that_it_names_may_change(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = {
+        "alone": "SELECT 'alone' AS tag, id, soundex(k) AS v FROM s",
+        "again": "WITH s AS (SELECT id, k FROM s WHERE id <> 1) SELECT 'again' AS tag, id, soundex(k) AS v FROM s",
+        "called": "SELECT 'called' AS tag, id, own(id) AS v FROM s",
+        "joined": "SELECT 'joined' AS tag, s.id, d.w AS v FROM s JOIN dim d ON s.k = d.k",
+        "varied": "SELECT 'varied' AS tag, id, id + least AS v FROM s",
+        "inside": "SELECT 'inside' AS tag, id, id + (SELECT max(w) FROM dim) AS v FROM s",
+    }
+    analyzed: Counter[str] = Counter()
+
+    def counted(spark: SparkSession, parsed: Any, relation: str, rows: DataFrame) -> DataFrame:
+        text = str(parsed.toString())
+        analyzed.update(name for name in queries if f"{name} AS tag" in text)
+        return query_over(spark, parsed, relation, rows)
+
+    monkeypatch.setattr("headrace.spark.epoch_queries.query_over", counted)
+    feed.session.udf.register("own", lambda i: i + 1, "long")
+    feed.session.sql("DECLARE VARIABLE least BIGINT DEFAULT 10")
+    made = (f"CREATE PIPELINE {name} INTO m WITH (host = 'epoch') AS {text}" for name, text in queries.items())
+    feed.hub.sql(";".join(made))
+    feed.give(2)
+    assert analyzed == dict.fromkeys(queries, 1)
+    feed.session.udf.register("own", lambda i: i + 100, "long")
+    feed.session.sql("SET VAR least = 20")
+    feed.session.createDataFrame([("k2", 30)], "k STRING, w INT").createOrReplaceTempView("dim")
+    feed.give(1)
+    assert analyzed == dict.fromkeys(queries, 2) | {"alone": 1, "again": 1}
+    found = {name: [row[1:] for row in feed.found(name)] for name in queries}
+    assert found["alone"] == [(0, "K000"), (1, "K000"), (2, "K000")]
+    assert found["again"] == [(0, "K000"), (2, "K000")]
+    assert found["called"] == [(0, 1), (1, 2), (2, 102)]
+    assert found["joined"] == [(0, 10), (1, 11), (2, 30)]
+    assert found["varied"] == [(0, 10), (1, 11), (2, 22)]
+    assert found["inside"] == [(0, 11), (1, 12), (2, 32)]
+    feed.hub.sql(";".join(f"DROP PIPELINE {name}" for name in queries if name != "alone"))
+    feed.give(90_000)  # rows in files
+    assert analyzed["alone"] == 1
+    assert [row[1] for row in feed.found("alone")] == list(range(90_003))

@@ -14,6 +14,7 @@ from tests.e2e.events import COLUMNS, DELAY, as_json, events
 from tests.e2e.kills import LONG
 from tests.e2e.support import Row, assert_same_rows, last_per_group, put, rows_of
 from tests.e2e.test_oracle import COMPUTED, QUERIES
+from tests.e2e.two_streams import START, Streams, found
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,3 +114,25 @@ def test_every_query_gives_the_rows_of_spark_batch_on_the_other_hosts(
             except AssertionError as problem:
                 problems.append(str(problem))
     assert not problems, "\n".join(problems)
+
+
+CLOSING = {
+    "windows": "SELECT unix_seconds(window.start) AS s, count(*) AS n FROM a WHERE id < 3 "
+    "GROUP BY window(ts, '10 seconds')",
+    "sessions": "SELECT unix_seconds(session_window.start) AS s, count(*) AS n FROM a WHERE id < 3 "
+    "GROUP BY session_window(ts, '5 seconds')",
+}
+
+
+def test_a_filter_that_passes_nothing_still_closes_windows_on_every_host(streams: Streams) -> None:
+    hosts = ("shared", "epoch", "dedicated")
+    made = {f"{host}_{kind}": (host, query) for host in hosts for kind, query in CLOSING.items()}
+    with headrace.connect(streams.base / "state", spark=streams.session) as hub:
+        hub.sql(streams.script())
+        hub.sql(";".join(f"CREATE PIPELINE {n} INTO m WITH (host = '{host}') AS {q}" for n, (host, q) in made.items()))
+        streams.give(hub, "a", range(0, 5))
+        hub.streams["a"].sync(300)
+        assert {name: found(hub, name) for name in made} == {name: [] for name in made}
+        streams.give(hub, "a", range(20, 25))  # no filter lets these through, but time goes on
+        hub.streams["a"].sync(300)
+        assert {name: found(hub, name) for name in made} == {name: [(int(START.timestamp()), 3)] for name in made}

@@ -256,6 +256,40 @@ def test_a_window_over_the_union_of_two_streams_runs_on_the_dedicated_host() -> 
         plan("SELECT window.start AS w, count(*) AS n FROM s GROUP BY window(id, '1 minute')", Checker())
 
 
+@pytest.mark.parametrize("spark", [None, Checker()], ids=["without Spark", "with Spark"])
+@pytest.mark.parametrize(
+    ("text", "host", "decided"),
+    [
+        ("SELECT id, window(ts, '1 minute').start AS w FROM s", "epoch", "window(ts, '1 minute')"),
+        (
+            "SELECT w.end AS e, count(*) AS n FROM (SELECT window(ts, '1 minute') AS w FROM s) GROUP BY w",
+            "dedicated",
+            "window(ts, '1 minute')",
+        ),
+        (
+            "SELECT k, count(*) AS n FROM s GROUP BY session_window(ts, concat(id, ' seconds')), k",
+            "dedicated",
+            "concat(id, ' seconds')",
+        ),
+        ("FROM s |> WHERE id > 3", "epoch", "FROM"),
+        ("SELECT id, k FROM s |> WHERE id > 3 |> SELECT k", "epoch", "|>"),
+        ("FROM s |> AGGREGATE count(*) AS n GROUP BY k", "dedicated", "GROUP"),
+        ("FROM s |> JOIN plain ON s.id = plain.a", "dedicated", "plain"),
+    ],
+)
+def test_windows_without_groups_computed_gaps_and_pipes_run_on_spark(
+    text: str, host: str, decided: str, spark: Checker | None
+) -> None:
+    planned = plan(text, spark)
+    assert (planned.choice.host, planned.choice.expression) == (host, decided)
+
+
+def test_a_pipe_passes_all_columns_on() -> None:
+    assert plan("FROM s |> WHERE id > 3").program.view == View.all()
+    query = plan("FROM s |> JOIN plain ON s.id = plain.a").program.dedicated
+    assert query is not None and query.inputs[0].staged.names == S.names
+
+
 def test_a_query_that_is_not_checked_yet_is_recognized_as_the_declared_one() -> None:
     text = f"CREATE PIPELINE p INTO out AS {TWO}"
     out = (names().sinks["out"],)

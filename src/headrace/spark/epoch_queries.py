@@ -23,12 +23,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from headrace.base.faults import fault_point
-from headrace.errors import DiskFailed, OutOfMemory, QueryTimeout, StreamFailed, WorkerDied
+from headrace.errors import DiskFailed, EvaluationFailed, OutOfMemory, QueryTimeout, StreamFailed, WorkerDied
 from headrace.model.definitions import PipelineDef
+from headrace.model.program import SparkQuery
+from headrace.spark.analyzed_query import AnalyzedQuery, reusable
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome
+from headrace.spark.failing_row import SECONDS, described, failing_row
 from headrace.spark.jvm_plans import parse_query, query_over, reads_nothing_else
-from headrace.spark.query_failures import is_of_spark, query_failure
+from headrace.spark.query_failures import is_of_spark, on_row, query_failure
 from headrace.spark.query_log import muted
 from headrace.spark.query_output import write_output
 from headrace.spark.session import Engine
@@ -59,6 +64,7 @@ class _Running:
 
     query: EpochQuery
     group: str
+    limit: float | None = None
     began: float | None = None
     spent: float = 0.0
     given_up: bool = False
@@ -70,6 +76,16 @@ class _Running:
         return self.spent + (0.0 if self.began is None else time.perf_counter() - self.began)
 
 
+@dataclass(slots=True)
+class _KnownQuery:
+    """What is kept of a query between epochs: its parsed text, and the analyzed plan if that means the same in all."""
+
+    text: str
+    parsed: Any
+    analyzed: AnalyzedQuery | None = None
+    tried: bool = False
+
+
 class EpochQueries:
     """Runs the queries of one stream's epochs. `run` is called by one thread at a time, `cancel` by any thread."""
 
@@ -79,7 +95,7 @@ class EpochQueries:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headrace-query")
         self._lock = threading.Lock()
         self._groups: set[str] = set()
-        self._parsed: dict[int, tuple[str, Any]] = {}
+        self._known: dict[int, _KnownQuery] = {}
         self._cancelled = False
 
     def run(
@@ -88,7 +104,7 @@ class EpochQueries:
         """The outcome of every query, by instance. A query that takes longer than `limit` seconds fails, and one whose
         pipeline is stopped at once (`quit_now`) is given up. Raises when Spark itself fails or the stream's query is
         stopped: the epoch is then run again."""
-        queries = [_Running(query, f"headrace-query-{next(_numbers)}") for query in asked]
+        queries = [_Running(query, f"headrace-query-{next(_numbers)}", limit) for query in asked]
         found = self._together(queries, limit, quit_now)
         for one in queries * (ATTEMPTS - 1):
             if one.again and not one.given_up and not self._cancelled:  # Spark kills the workers of cancelled tasks
@@ -172,36 +188,70 @@ class EpochQueries:
                 raise
             failure = query_failure(problem, one.query.pipeline)
             one.again = isinstance(failure, MAY_PASS)
+            if isinstance(failure, EvaluationFailed) and not (self._cancelled or one.given_up):
+                failure = self._with_row(one, failure)
             return QueryOutcome(failure=failure.render())
 
+    def _with_row(self, one: _Running, failure: EvaluationFailed) -> EvaluationFailed:
+        """The failure with the row on which the query fails, if that is found in time."""
+        program, until = _program(one.query), time.perf_counter() + SECONDS
+        if one.limit is not None and one.began is not None:  # a query that takes too long fails for that reason
+            until = min(until, one.began + one.limit / 2)
+
+        def fails(rows: DataFrame) -> bool:
+            try:
+                self._over_rows(one.query, rows).write.format("noop").mode("overwrite").save()
+            except Exception as problem:
+                if is_of_spark(problem):
+                    raise
+                return isinstance(query_failure(problem, one.query.pipeline), EvaluationFailed)
+            return False
+
+        def go_on() -> bool:
+            return not (self._cancelled or one.given_up) and time.perf_counter() < until
+
+        row = failing_row(self._spark, program.staged, one.query.staged, fails, go_on)
+        return failure if row is None else on_row(failure, described(row))
+
+    def _over_rows(self, query: EpochQuery, rows: DataFrame) -> DataFrame:
+        """The query of a pipeline over some rows."""
+        program = _program(query)
+        known = self._known_query(query)
+        if known.analyzed is not None:
+            return known.analyzed.over(rows)
+        frame = query_over(self._spark, known.parsed, program.relation, rows)
+        if not known.tried:
+            known.tried, known.analyzed = True, reusable(program, frame)
+        return frame
+
     def _run(self, query: EpochQuery) -> QueryOutcome:
-        program = query.pipeline.program
-        spark = program.spark
-        assert spark is not None, "only pipelines with a Spark query come here"
-        instance, outcome = query.pipeline.instance, QueryOutcome()
-        edits = [*clock_edits(spark.clocks, query.now), *self._static.edits(instance, spark)]
-        parsed = self._parse(instance, edited(spark.sql, edits).text)
-        rows = staged_input(self._spark, spark.staged, query.staged)
-        result = query_over(self._spark, parsed, spark.relation, rows)
+        outcome = QueryOutcome()
+        rows = staged_input(self._spark, _program(query).staged, query.staged)
+        result = self._over_rows(query, rows)
         large = is_large(query.staged)
         context: Any = self._spark.sparkContext
-        narrow = large and are_narrow(query.staged) and reads_nothing_else(result, rows)
-        context.setLocalProperty(BATCH_LIMIT, NO_LIMIT if narrow else None)
+        alone = large and (
+            self._known[query.pipeline.instance].analyzed is not None or reads_nothing_else(result, rows)
+        )
+        context.setLocalProperty(BATCH_LIMIT, NO_LIMIT if alone and are_narrow(query.staged) else None)
         outcome.receipts = write_output(result, query.pipeline, query.key, outcome.lost, in_tasks=large)
         return outcome
 
-    def _parse(self, instance: int, text: str) -> Any:
-        """The parsed query. Its text only changes with a clock, so that most epochs parse nothing."""
-        known = self._parsed.get(instance)
-        if known is None or known[0] != text:
-            known = self._parsed[instance] = (text, parse_query(self._spark, text))
-        return known[1]
+    def _known_query(self, query: EpochQuery) -> _KnownQuery:
+        """The parsed query. Its text only changes with a clock or with kept tables, so most epochs parse nothing."""
+        program, instance = _program(query), query.pipeline.instance
+        edits = [*clock_edits(program.clocks, query.now), *self._static.edits(instance, program)]
+        text = edited(program.sql, edits).text
+        known = self._known.get(instance)
+        if known is None or known.text != text:
+            known = self._known[instance] = _KnownQuery(text, parse_query(self._spark, text))
+        return known
 
     def forget(self, instances: set[int]) -> None:
         """Forget what is kept for these instances."""
         self._static.forget(instances)
         for instance in instances:
-            self._parsed.pop(instance, None)
+            self._known.pop(instance, None)
 
     def cancel(self) -> None:
         """End all queries: the stream's query is stopped. The epoch is run again later."""
@@ -220,3 +270,9 @@ class EpochQueries:
         except Exception as problem:
             if not is_of_spark(problem):
                 raise
+
+
+def _program(query: EpochQuery) -> SparkQuery:
+    program = query.pipeline.program.spark
+    assert program is not None, "only pipelines with a Spark query come here"
+    return program

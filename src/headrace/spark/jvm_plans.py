@@ -8,7 +8,8 @@ internal to Spark 4; `tests/e2e/test_epoch_host.py` fails when one of them chang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 OFFSET = 2  # the position of the user's text in what is parsed
 _BATCH_ROWS, _BATCH_BYTES = 1 << 20, 64 << 20
+_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 _LATE = "numRowsDroppedByWatermark"
 
 
@@ -39,20 +41,26 @@ def query_over_all(spark: SparkSession, parsed: Any, relations: Mapping[str, Dat
     """The analyzed query over relations with these names. They are common table expressions, which hide tables and
     views of the same name. Raises AnalysisException."""
     jvm: Any = spark._jvm
-    plans = jvm.org.apache.spark.sql.catalyst.plans.logical
-    alias = module(jvm, "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias")
-    declared = jvm.java.util.ArrayList()
-    for name, rows in relations.items():
-        named = alias.apply(name, rows._jdf.queryExecution().analyzed())
-        declared.add(jvm.scala.Tuple3(name, named, jvm.scala.Option.empty()))
-    whole = plans.UnresolvedWith(parsed, jvm.scala.jdk.javaapi.CollectionConverters.asScala(declared).toSeq(), False)
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(_inner(spark), whole), spark)
+    triple, nothing = java_class(jvm, "scala.Tuple3"), java_class(jvm, "scala.Option").empty()
+    declared = [triple(name, named_relation(name, rows), nothing) for name, rows in relations.items()]
+    return frame_of(spark, java_class(jvm, f"{_LOGICAL}.UnresolvedWith")(parsed, scala_seq(spark, declared), False))
+
+
+def named_relation(name: str, rows: DataFrame) -> Any:
+    """The plan of `rows` under a name."""
+    alias = module(rows.sparkSession._jvm, f"{_LOGICAL}.SubqueryAlias")
+    return alias.apply(name, rows._jdf.queryExecution().analyzed())
+
+
+def with_definitions(spark: SparkSession, plan: Any, definitions: Any) -> Any:
+    """A plan with the definitions of its common table expressions, a Scala sequence."""
+    return java_class(spark._jvm, f"{_LOGICAL}.WithCTE")(plan, definitions)
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     """A plan of the JVM as a data frame."""
-    jvm: Any = spark._jvm
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(_inner(spark), plan), spark)
+    datasets = java_class(spark._jvm, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(datasets.ofRows(_inner(spark), plan), spark)
 
 
 def distinct_input(frame: DataFrame) -> DataFrame | None:
@@ -62,9 +70,8 @@ def distinct_input(frame: DataFrame) -> DataFrame | None:
         return frame_of(spark, analyzed.child())
     if str(analyzed.nodeName()) != "WithCTE" or str(analyzed.plan().nodeName()) != "Distinct":
         return None
-    jvm: Any = spark._jvm  # the relations of the query are common table expressions
-    plans = jvm.org.apache.spark.sql.catalyst.plans.logical
-    return frame_of(spark, plans.WithCTE(analyzed.plan().child(), analyzed.cteDefs()))
+    # the relations of the query are common table expressions
+    return frame_of(spark, with_definitions(spark, analyzed.plan().child(), analyzed.cteDefs()))
 
 
 def reads_nothing_else(frame: DataFrame, rows: DataFrame) -> bool:
@@ -81,7 +88,7 @@ def _relations(frame: DataFrame) -> int:
 def refuse_streaming(frame: DataFrame, mode: str) -> None:
     """Raise AnalysisException if Spark refuses the query as a streaming query with this output mode."""
     jvm: Any = frame.sparkSession._jvm
-    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    modes = java_class(jvm, "org.apache.spark.sql.streaming.OutputMode")
     wanted = modes.Update() if mode == "update" else modes.Append()
     checker = module(jvm, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
     checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), wanted)
@@ -123,7 +130,8 @@ def fetch(frame: DataFrame, output: Schema) -> pa.Table:
     spark = frame.sparkSession
     jvm: Any = spark._jvm
     execution: Any = frame._jdf.queryExecution()
-    rows = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(execution.executedPlan().executeCollect())
+    sequences = java_class(jvm, "scala.collection.immutable.ArraySeq")
+    rows = sequences.unsafeWrapArray(execution.executedPlan().executeCollect())
     batches = module(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters").toBatchWithSchemaIterator(
         rows.iterator(), execution.analyzed().schema(), _BATCH_ROWS, _BATCH_BYTES, "UTC", False, False
     )
@@ -138,6 +146,15 @@ def as_output(table: pa.Table, output: Schema) -> pa.Table:
     """A table of Spark with the names and Arrow types of `output`. Spark writes timestamps in the session's zone."""
     renamed = table.rename_columns(list(output.names))
     return renamed if renamed.schema.equals(output.arrow) else renamed.cast(output.arrow)
+
+
+def scala_seq(spark: SparkSession, found: Sequence[Any]) -> Any:
+    """The elements as a Scala sequence."""
+    jvm: Any = spark._jvm
+    elements = java_class(jvm, "java.util.ArrayList")()
+    for one in found:
+        elements.add(one)
+    return java_class(jvm, "scala.jdk.javaapi.CollectionConverters").asScala(elements).toSeq()
 
 
 def seq(found: Any) -> list[Any]:
@@ -156,6 +173,14 @@ def _inner(spark: SparkSession) -> Any:
     return spark._jsparkSession
 
 
+@lru_cache(maxsize=64)
+def java_class(jvm: Any, name: str) -> Any:
+    """A class of the JVM. Asked for with its whole name and once: for `jvm.org.apache...` Py4J asks for every part of
+    the name, and the JVM then looks into all jars for a class that does not exist."""
+    return getattr(jvm, name)
+
+
+@lru_cache(maxsize=64)
 def module(jvm: Any, name: str) -> Any:
     """A Scala object."""
-    return jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$").get(None)
+    return java_class(jvm, "java.lang.Class").forName(f"{name}$").getField("MODULE$").get(None)

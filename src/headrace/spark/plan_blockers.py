@@ -15,7 +15,7 @@ RangeOf = Callable[[Any], tuple[int, int] | None]
 _ROW_BY_ROW = frozenset(
     ["Project", "Filter", "SubqueryAlias", "View", "LogicalRDD", "WithCTE", "CTERelationDef", "CTERelationRef", "Union",
      "Generate", "Expand", "LateralJoin", "ResolvedHint", "UnresolvedHint", "Repartition", "RepartitionByExpression",
-     "RebalancePartitions"]
+     "RebalancePartitions", "PipeOperator"]
 )  # fmt: skip
 _SORTS = {"Sort": "ORDER BY", "GlobalLimit": "LIMIT", "LocalLimit": "LIMIT", "Offset": "OFFSET", "Tail": "LIMIT"}
 _STATES = {
@@ -25,6 +25,13 @@ _STATES = {
 # The joins that keep rows of one side only, by the side that may be the stream.
 _LEFT = frozenset(["inner", "cross", "leftouter", "leftsemi", "leftanti", "existencejoin", "leftsingle"])
 _RIGHT = frozenset(["inner", "cross", "rightouter"])
+# Expressions with a plan inside, and calls of functions that users have registered.
+_SUBQUERIES = frozenset(["LateralSubquery", "ScalarSubquery", "Exists", "ListQuery"])
+_OF_USERS = frozenset(["PythonUDF", "PythonUDTF", "ScalaUDF"])
+_REGISTERED = (
+    "An epoch that is run again after a crash would give other rows. If the function always returns the same for the "
+    "same arguments, register it as deterministic: a table function of Python with .asDeterministic()."
+)
 _NO_STREAM = Blocker("stateful", "a query that reads no stream")
 
 
@@ -92,7 +99,11 @@ def _random(node: Any, range_of: RangeOf) -> Blocker | None:
     for expression in seq(node.expressions()):
         if not expression.deterministic():
             guilty = _random_part(expression)
-            return Blocker("random", f"{guilty.prettyName()}()", str(guilty.sql()), range_of(guilty))
+            own = str(guilty.nodeName()) in _OF_USERS
+            name = guilty.name() if own else guilty.prettyName()
+            return Blocker(
+                "random", f"{name}()", str(guilty.sql()), range_of(guilty), advice=_REGISTERED if own else ""
+            )
     return None
 
 
@@ -101,4 +112,8 @@ def _random_part(expression: Any) -> Any:
     for child in seq(expression.children()):
         if not child.deterministic():
             return _random_part(child)
+    if str(expression.nodeName()) in _SUBQUERIES:
+        inner = (e for node in walk_tree(expression.plan()) for e in seq(node.expressions()))
+        found = next((e for e in inner if not e.deterministic()), None)
+        return expression if found is None else _random_part(found)
     return expression

@@ -53,6 +53,20 @@ _STREAMING_ADVICE = (
     "Joins of streams need a watermark on both sides and a condition on event time for outer rows; windows need the "
     "event time; groups without a window need EMIT CHANGES."
 )
+# What to write instead, by a word of Spark's message.
+_INSTEAD = (
+    ("Sampling", "Filter by a hash of a column: WHERE pmod(xxhash64(id), 10) = 0."),
+    ("Intersect", "Write it as a LEFT SEMI JOIN of the streams."),
+    (
+        "Except on",
+        "Write it as a LEFT JOIN with a condition on event times, and keep the rows WHERE the other is NULL.",
+    ),
+    ("LeftAnti", "Write it as a LEFT JOIN with a condition on event times, and keep the rows WHERE the other is NULL."),
+    (
+        "NON_TIME_WINDOW",
+        "Rank the groups of a window as docs/sql.md says, or write the rows to a sink and query them there.",
+    ),
+)
 
 
 class QueryChecker:
@@ -253,9 +267,10 @@ class _StreamingCheck(_Check):
                 problems.append(problem)
         # What Spark refuses in any mode says more than that a mode does not fit.
         first = next((p for p in problems if not condition_of(p).startswith(_WRONG_MODE)), problems[0])
+        said = spark_says(first)
         raise UnsupportedStateful(
-            f"Spark's streaming refuses the query: {spark_says(first)}",
-            advice=_STREAMING_ADVICE,
+            f"Spark's streaming refuses the query: {said}",
+            advice=next((advice for word, advice in _INSTEAD if word in said), _STREAMING_ADVICE),
             condition=condition_of(first),
             at=self._at_context(first),
             resolved=True,

@@ -34,6 +34,7 @@ _DISK = re.compile(r"java\.io\.\w*Exception: (?:.*\()?(?:Input/output error|Read
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _UDF = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 _SHOWN = 600
+_SOME_ROW = "on some row"
 
 
 def is_of_spark(problem: Exception) -> bool:
@@ -90,12 +91,18 @@ def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:
         )
     if isinstance(problem, PySparkException) or type(problem).__module__.startswith(("pyspark", "py4j")):
         return EvaluationFailed(
-            f"an expression failed on some row: {spark_says(problem)}{_place(str(problem))}",
+            f"an expression failed {_SOME_ROW}: {spark_says(problem)}{_place(str(problem))}",
             advice="Filter such rows out, or guard the expression (try_cast, try_divide, CASE). "
             "Then create the pipeline again.",
             said=said,
         )
     return coded(problem)
+
+
+def on_row(failure: EvaluationFailed, row: str) -> EvaluationFailed:
+    """The failure with the values of the row on which the query fails."""
+    message = failure.message.replace(_SOME_ROW, f"on the row where {row}", 1)
+    return EvaluationFailed(message, advice=failure.advice, **failure.params, row=row)
 
 
 def condition_of(problem: Exception) -> str:

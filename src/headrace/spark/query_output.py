@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from headrace.bridge.messages import Receipt, decode, encode
 from headrace.bridge.reports import Failure
@@ -27,6 +28,7 @@ Receipts = dict[str, list[Staged]]
 _RECEIPT, _FAILURE = 0, 1
 _FIELDS: list[pa.Field[Any]] = [pa.field("kind", pa.int32()), pa.field("payload", pa.binary())]
 _MESSAGES = pa.schema(_FIELDS)
+_RETURNED = StructType([StructField("kind", IntegerType()), StructField("payload", BinaryType())])
 
 
 def write_output(
@@ -60,7 +62,7 @@ def _plain(ddl: str) -> str:
 
 def _staged_by_tasks(result: DataFrame, pipeline: PipelineDef, key: SinkKey, lost: dict[str, str]) -> Receipts:
     found: list[tuple[str, Staged]] = []
-    rows = result.mapInArrow(_stager(pipeline, key), "kind INT, payload BINARY").collect()
+    rows = result.mapInArrow(_stager(pipeline, key), _RETURNED).collect()
     for kind, payload in rows:
         if kind == _FAILURE:
             failure = decode(Failure, bytes(payload))

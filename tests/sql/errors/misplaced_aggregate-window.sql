@@ -1,3 +1,3 @@
 -- error: MISPLACED_AGGREGATE
--- at: 1:8
-SELECT window(ts, '1 minute') FROM s
+-- at: 1:12
+SELECT id, window(ts, '1 minute') FROM s GROUP BY id

@@ -176,7 +176,15 @@ class SelectBinder:
         return node
 
     def _window_of(self, node: Apply) -> Expr | None:
-        """The window column, if the call equals the window call in GROUP BY."""
+        """The window column, if the call equals the window call in GROUP BY. Raises UnsupportedOnShared in a query
+        without groups: Spark computes the window of each row there."""
+        if self.select.group_by is None and not self.select.group_all:
+            raise UnsupportedOnShared(
+                f"{node.name}() outside GROUP BY cannot run on the shared host",
+                advice=f"Write GROUP BY {node.name}(...) in the same query.",
+                span=self.ctx.span(node.at),
+                expression=self.ctx.text[slice(*node.at)],
+            )
         if self.window_call is None or not isinstance(self.plan, AssignWindow):
             return None
         if node is not self.window_call:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from headrace.errors import BadWindow
+from headrace.errors import BadWindow, UnsupportedOnShared
 from headrace.model.program import Window, WindowKind
 from headrace.sql.parse.intervals import parse_interval
 from headrace.sql.parse.syntax import Constant, IntervalConstant, Node, TextRange
@@ -39,11 +39,21 @@ class WindowReader:
             self.fail("months and years have no fixed length", "Use days or smaller units.", node.at)
         return micros
 
+    def require_constant_gap(self, node: Node) -> None:
+        """Raises UnsupportedOnShared for a gap that depends on the row. Spark has such sessions."""
+        if not isinstance(node, IntervalConstant | Constant):
+            raise UnsupportedOnShared(
+                "a session with a computed gap cannot run on the shared host",
+                advice="Write '1 minute' or INTERVAL 1 MINUTE.",
+                span=self.span(node.at),
+            )
+
     def grouping(self, name: str, args: tuple[Node, ...], at: TextRange) -> Window:
         """The window of `window(ts, ...)` or `session_window(ts, gap)`."""
         if name == "session_window":
             if len(args) != 2:
                 self.fail("session_window takes the event time and a gap", "Write session_window(ts, '5 minutes').", at)
+            self.require_constant_gap(args[1])
             gap = self.positive(args[1], "the gap")
             return Window("session", gap, gap)
         if not 2 <= len(args) <= 4:

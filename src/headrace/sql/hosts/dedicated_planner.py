@@ -158,7 +158,7 @@ class DedicatedPlanner:
 
     def _error(self, blocker: Blocker) -> SqlError:
         span = self.statement.span if blocker.at is None else self._span(*blocker.at)
-        advice = _ADVICE[blocker.kind]
+        advice = blocker.advice or _ADVICE[blocker.kind]
         if blocker.kind == "sort":
             return UnboundedSort(f"{blocker.what} is refused on a stream", advice=advice, span=span)
         if blocker.kind == "random":

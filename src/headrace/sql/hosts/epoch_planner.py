@@ -260,7 +260,7 @@ class EpochHostPlanner:
         elif self.because is not None and self.because.span is not None:
             span = self.because.span
         facts: dict[str, Any] = {
-            "advice": advice or _ADVICE[blocker.kind],
+            "advice": advice or blocker.advice or _ADVICE[blocker.kind],
             "span": span,
             "expression": blocker.expression,
         }

@@ -13,7 +13,9 @@ from headrace.sql.hosts.spark_checker import Blocker
 from headrace.sql.parse.dialect import Token
 
 # Words after which a list of tables has ended.
-_AFTER_FROM = frozenset(["WHERE", "GROUP", "HAVING", "ORDER", "SORT", "LIMIT", "UNION", "SELECT", "VIEW", "QUALIFY"])
+_AFTER_FROM = frozenset(
+    ["WHERE", "GROUP", "HAVING", "ORDER", "SORT", "LIMIT", "UNION", "SELECT", "VIEW", "QUALIFY", "|>"]
+)
 _BEFORE_TABLE = ("FROM", "JOIN", "TABLE")
 _SORTS = {"ORDER": "ORDER BY", "SORT": "SORT BY", "LIMIT": "LIMIT", "OFFSET": "OFFSET"}
 _KEEPS = {
@@ -79,9 +81,10 @@ def declared_by_with(tokens: Sequence[Token]) -> set[str]:
 
 
 def may_need(tokens: Sequence[Token], schema: Schema) -> tuple[int, ...]:
-    """The columns that a query may need, by index: all if it has a star or a NATURAL JOIN, else those that it names."""
-    natural = any(t.upper == "NATURAL" for t in tokens)
-    if natural or any(_is_star(tokens, i) for i in range(len(tokens))):
+    """The columns that a query may need, by index: all if it has a star, a NATURAL JOIN, or a pipe, which passes all
+    columns on; else those that it names."""
+    every = any(t.upper in ("NATURAL", "|>") for t in tokens)
+    if every or any(_is_star(tokens, i) for i in range(len(tokens))):
         return tuple(range(len(schema)))
     return named(tokens, schema)
 

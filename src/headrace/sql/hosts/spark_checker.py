@@ -22,13 +22,14 @@ class Blocker:
     """A part of a query that gives other rows when the stream is cut into other epochs, or when an epoch is run again.
 
     `what` describes it. `expression` is its text in Spark's spelling, and `at` its range in the checked text, if Spark
-    knows it.
+    knows it. `advice` replaces that of its kind.
     """
 
     kind: BlockerKind
     what: str
     expression: str = ""
     at: tuple[int, int] | None = None
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Known Spark clauses that the shared host cannot run are refused here by name. Fo
 from __future__ import annotations
 
 from headrace.errors import SyntaxProblem, UnsupportedOnShared
+from headrace.sql.parse.commands import refuse_command
 from headrace.sql.parse.cursor import RESERVED, Cursor
 from headrace.sql.parse.dialect import spark_accepts
 from headrace.sql.parse.expression_parser import parse_expression
@@ -124,6 +125,9 @@ def _operand(cursor: Cursor) -> ParsedQuery:
 
 def _select(cursor: Cursor) -> SelectQuery:
     start = cursor.token.start
+    if cursor.at("FROM") and any(token.upper == "|>" for token in cursor.tokens[cursor.position :]):
+        cursor.refuse("the pipe |>", "Write the steps as subqueries.", (start, cursor.token.end))
+    refuse_command(cursor)
     cursor.expect("SELECT", "at the start of a query")
     if cursor.at("/*+"):
         cursor.refuse("a hint", "Remove it.", (cursor.token.start, cursor.token.end))
@@ -188,6 +192,8 @@ def _names_follow(cursor: Cursor) -> bool:
 
 
 def _refuse_tail(cursor: Cursor) -> None:
+    if cursor.at("|>"):
+        cursor.refuse("the pipe |>", "Write the steps as subqueries.", (cursor.token.start, cursor.token.end))
     refused = _REFUSED.get(cursor.token.upper) if cursor.token.kind == "word" else None
     if refused is not None:
         cursor.refuse(refused[0], refused[1], (cursor.token.start, cursor.token.end))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.sql.parse.clauses import Clauses
+from headrace.sql.parse.commands import refuse_command
 from headrace.sql.parse.create_statements import KINDS, parse_create
 from headrace.sql.parse.cursor import Cursor
 from headrace.sql.parse.dialect import Token
@@ -27,6 +28,7 @@ from headrace.sql.parse.statements import (
 )
 
 _SHOWN: dict[str, ShowKind] = {"STREAMS": "streams", "SINKS": "sinks", "PIPELINES": "pipelines", "VIEWS": "views"}
+_QUERY_WORDS = ("SELECT", "WITH", "FROM", "(")
 _FIRST = (
     "CREATE",
     "ALTER",
@@ -47,9 +49,10 @@ def parse_tokens(text: str, tokens: list[Token], number: int) -> Statement:
     """The statement that `tokens` are, up to their end token. `number` is its place in the script, from 1."""
     cursor = Cursor(text, tokens, number)
     clauses = Clauses(cursor)
-    if cursor.at("SELECT") or cursor.at("WITH") or cursor.at("("):
+    if cursor.token.upper in _QUERY_WORDS:
         parsed: Statement = _bare_select(clauses)
     else:
+        refuse_command(cursor)
         word = cursor.one_of("a statement", *_FIRST)
         parsed = {
             "CREATE": parse_create,
@@ -197,6 +200,7 @@ def _explain(clauses: Clauses) -> Explain:
         if not isinstance(target, CreatePipeline):
             cursor.fail("EXPLAIN takes a query, a pipeline's name or CREATE PIPELINE")
         return Explain(clauses.sql(), clauses.whole(), mode, target)
-    if not (cursor.at("SELECT") or cursor.at("WITH") or cursor.at("(")):
+    if cursor.token.upper not in _QUERY_WORDS:
+        refuse_command(cursor)
         cursor.fail("expected a query, CREATE PIPELINE or PIPELINE and a name after EXPLAIN")
     return Explain(clauses.sql(), clauses.whole(), mode, clauses.select(start))

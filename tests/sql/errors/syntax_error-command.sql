@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:1
+MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE
