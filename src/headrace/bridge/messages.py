@@ -32,7 +32,7 @@ from headrace.sinks.sink_kind import Staged
 
 T = TypeVar("T")
 
-VERSION = 3
+VERSION = 4
 STREAM_LANE = 0
 # A batch costs about 20 us to make, and more on the receiving side, so many small messages share one.
 BATCH_MESSAGES = 256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.base.faults import fault_chosen
@@ -20,6 +21,7 @@ from headrace.bridge.packs import PACK_BYTES, PackEntry, packs
 from headrace.bridge.pools import PoolKey, pool_key
 from headrace.bridge.reports import Failure, TaskReport, TrafficCounts
 from headrace.bridge.spark_rows import RowsForSpark
+from headrace.bridge.task_counts import PipelineCounts, encode_report
 from headrace.model.codec import dump
 from headrace.model.definitions import PipelineDef
 from headrace.model.plan_version import PlanVersion
@@ -59,9 +61,9 @@ class Outbox:
         self.seq += 1
         return Row(instance, bucket, task=self.given.task, seq=self.seq, kind=int(kind), payload=payload)
 
-    def report(self, report: TaskReport) -> Row:
-        """The task's report to the driver."""
-        return self._to_driver(MessageKind.REPORT, encode(report))
+    def report(self, report: TaskReport, counts: Sequence[PipelineCounts]) -> Row:
+        """The task's report to the driver, with its counters for each pipeline."""
+        return self._to_driver(MessageKind.REPORT, encode_report(report, counts))
 
     def failure(self, failure: Failure) -> Row:
         """Tells the driver that a pipeline or one of its sinks failed."""

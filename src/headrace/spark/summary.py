@@ -39,9 +39,9 @@ def summarise(found: EpochReports, progress: Progress, failures: Failures, detac
     """The summary of an epoch after which the stream's progress is `progress`."""
     reports, first = list(found.tasks.values()), found.first
     spent: dict[int, float] = defaultdict(float)
-    for instance, counts in found.counts.items():
-        for ms in (c.ms for c in counts if c.ms is not None):
-            spent[instance] += ms
+    for instance, counts in found.counts.by_instance().items():
+        if counts.timed:
+            spent[instance] += counts.us / 1000
     for instance, lanes in found.lanes.items():
         spent[instance] += sum(lane.ms for lane in lanes.values())
     return EpochSummary(

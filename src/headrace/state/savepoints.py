@@ -37,8 +37,9 @@ from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.progress import HOLD, Progress
 from headrace.state.secrets import Vault
 
-FORMAT = 2  # since 2 streams name their secrets
-READABLE_FORMATS = (1, FORMAT)
+# Since 2 streams name their secrets, since 3 stored rows of one window may have its bounds only once.
+FORMAT = 3
+READABLE_FORMATS = (1, 2, FORMAT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,8 @@ from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, Un
 from headrace.state.checkpoint import CHECKPOINT, misplaced, relocate, settle_checkpoint
 from headrace.state.dedicated_state import DEDICATED
 
-# 2: tokens are in secrets.json, and the catalog names them.
-FORMAT = 2
+# 2: tokens are in secrets.json, and the catalog names them. 3: stored rows of one window may have its bounds only once.
+FORMAT = 3
 SAVEPOINTS = "savepoints"
 SOCKET_NAME = "hub.sock"  # the Unix socket on which the owner serves clients
 STREAMS = "streams"
