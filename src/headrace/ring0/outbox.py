@@ -22,7 +22,7 @@ from headrace.bridge.pools import PoolKey, pool_key
 from headrace.bridge.reports import Failure, TaskReport, TrafficCounts
 from headrace.bridge.spark_rows import RowsForSpark
 from headrace.bridge.task_counts import PipelineCounts, encode_report
-from headrace.model.codec import dump
+from headrace.model.codec import dump, pack
 from headrace.model.definitions import PipelineDef
 from headrace.model.plan_version import PlanVersion
 from headrace.ring0.task_input import TaskInput
@@ -119,7 +119,7 @@ class Outbox:
         barrier = encode(planned.barrier)
         for spread in (False, True):
             members = [p for p in pooled if p.spread == spread]
-            message = self._epoch(max_time, _pool_texts(given.plan)[spread] if first and members else "")
+            message = self._epoch(max_time, _pool_programs(given.plan)[spread] if first and members else b"")
             for bucket in range(max((p.buckets for p in members), default=0)):
                 key = pool_key(spread, bucket)
                 rows += self._packed(key)
@@ -134,7 +134,7 @@ class Outbox:
         """The task's watermark and barrier for every lane of a pipeline that is not pooled. Task 0 also sends the
         program and the end."""
         first = self.given.task == 0
-        message = self._epoch(max_time, _text(pipeline, self.given.planned.checkpoint) if first else "")
+        message = self._epoch(max_time, pack(_text(pipeline, self.given.planned.checkpoint)) if first else b"")
         rows, barrier = [], encode(self.given.planned.barrier)
         for bucket in range(pipeline.buckets):
             rows.append(self.row(pipeline.lane, bucket, MessageKind.WATERMARK, message))
@@ -144,7 +144,7 @@ class Outbox:
                 rows.append(self.row(pipeline.lane, bucket, MessageKind.EOF, encode(end)))
         return rows
 
-    def _epoch(self, max_time: int | None, program: str) -> bytes:
+    def _epoch(self, max_time: int | None, program: bytes) -> bytes:
         planned = self.given.planned
         return LaneEpoch(
             epoch=planned.epoch,
@@ -175,17 +175,17 @@ def _text(pipeline: PipelineDef, checkpoint: str) -> str:
     return held[1]
 
 
-_pooled: dict[int, tuple[PlanVersion, tuple[str, str]]] = {}
+_pooled: dict[int, tuple[PlanVersion, tuple[bytes, bytes]]] = {}
 
 
-def _pool_texts(plan: PlanVersion) -> tuple[str, str]:
-    """The stateful pipelines of a plan that are pooled, as JSON, written once per worker and plan: first those that are
-    not `spread`, then those that are."""
+def _pool_programs(plan: PlanVersion) -> tuple[bytes, bytes]:
+    """The stateful pipelines of a plan that are pooled, packed once per worker and plan: first those that are not
+    `spread`, then those that are."""
     held = _pooled.get(id(plan))
     if held is None or held[0] is not plan:
         while len(_pooled) >= 8:
             del _pooled[next(iter(_pooled))]
         members = [p for p in plan.pipelines if p.pooled and p.program.ring1 is not None]
         old, spread = ([p for p in members if p.spread == wanted] for wanted in (False, True))
-        held = _pooled[id(plan)] = (plan, (dump(old), dump(spread)))
+        held = _pooled[id(plan)] = (plan, (pack(dump(old)), pack(dump(spread))))
     return held[1]

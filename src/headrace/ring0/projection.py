@@ -70,7 +70,7 @@ _built: dict[int, tuple[PlanVersion, Projection]] = {}
 
 
 def projection_of(plan: PlanVersion) -> Projection:
-    """The projection of this plan object. `headrace.state.plans.parse_plan` returns one object for equal plans, so
+    """The projection of this plan object. `headrace.state.plans.unpack_plan` returns one object for equal plans, so
     tasks of one plan version share it."""
     found = _built.get(id(plan))
     if found is None or found[0] is not plan:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.base.durable import private_directory, state_errors
-from headrace.model.codec import load
+from headrace.model.codec import load, load_packed
 from headrace.model.definitions import PipelineDef
 from headrace.model.plan_version import PlanVersion
 from headrace.model.stored import damaged, parsed, store, store_text
@@ -97,5 +97,11 @@ class PlanStore:
 
 @lru_cache(maxsize=8)
 def parse_plan(text: str) -> PlanVersion:
-    """A plan version from its text. Cached, because the tasks of many epochs get the same text."""
+    """A plan version from its text. Cached, because its file is read for many epochs."""
     return load(PlanVersion, text)
+
+
+@lru_cache(maxsize=8)
+def unpack_plan(data: bytes) -> PlanVersion:
+    """A plan version from its packed text. Cached, because the tasks of many epochs get the same bytes."""
+    return load_packed(PlanVersion, data)
