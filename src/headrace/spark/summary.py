@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.control.signals import Barrier
 from headrace.spark.epoch_reports import Detached, EpochReports, Failures
@@ -33,6 +33,10 @@ class EpochSummary:
     ring0_ms: float = 0.0
     sinks_ms: float = 0.0
     sinks: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def without_pipelines(self) -> EpochSummary:
+        """The summary without what it has for each pipeline: about 0.8 kB."""
+        return replace(self, progress=replace(self.progress, pipelines={}), pipeline_ms={}, state_bytes={})
 
 
 def summarise(found: EpochReports, progress: Progress, failures: Failures, detached: Detached) -> EpochSummary:
