@@ -100,7 +100,7 @@ def _by_window(rows: range, width: int) -> list[tuple[range, int]]:
 
 
 def observe(
-    workload: Workload, count: int, rows: int, *, tasks: int = 2, warm: int = 3, measured: int = 4, name: str = ""
+    workload: Workload, count: int, rows: int, *, tasks: int = 2, warm: int = 3, measured: int = 4, cold: bool = False
 ) -> Measured:
     """Run epochs of one file of `rows` rows with the first `count` queries. Means over the measured epochs."""
     queries = workload.first(count)
@@ -116,6 +116,7 @@ def observe(
             stream = declaration(workload, work / "in")
             local.hub.sql(f"{stream}; CREATE SINK out WITH (type = 'noop'); {pipelines}")
             query = local.query
+            query.cold = cold
             while query.step():
                 pass
             for number, file in enumerate(made[1:], 1):
@@ -142,7 +143,7 @@ def observe(
         sum(load.partials for load in loads) / measured, sum(load.merged for load in loads) / measured,
         sum(load.closed for load in loads) / measured,
     )  # fmt: skip
-    label = name or f"({workload.name}) N = {count}, {rows:,} rows, {tasks} tasks"
+    label = f"({workload.name}) N = {count}, {rows:,} rows, {tasks} tasks"
     return Measured(Observation(label, average, seconds), bridge, state)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_only_the_newest_epoch_keeps_what_it_did_for_each_pipeline(
 ) -> None:
     """Twenty epochs are kept. With 300 pipelines their counters took 5 MB."""
     clock = iter(range(1, 100))
-    monkeypatch.setattr(history.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(history, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     seen = History(STREAM, PlanStore(tmp_path))
     for epoch in range(4):
         seen.add(summary(epoch))
