@@ -1,8 +1,8 @@
 """Time per small epoch for 1, 8, 32 and 300 windowed pipelines on one stream, beside one plain Spark stateful query.
 
-All run in one session on the same small files, one file an epoch, into sinks that do nothing, four rounds each (--quick:
-one, with fewer epochs). The figure is the median over the rounds of Spark's own `triggerExecution`, warm-up epochs left
-out. The JVM warms up over dozens of epochs, so every other round has the opposite order.
+All run in one session on the same small files, one file an epoch, into sinks that do nothing, four rounds each
+(--quick: one, with fewer epochs). The figure is the median over the rounds of Spark's own `triggerExecution`, warm-up
+epochs left out. The JVM warms up over dozens of epochs, so every other round has the opposite order.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ everything runs, and its figures say little, because the fixed cost of a batch o
 
 Throughput: eight stateless pipelines with `host = 'epoch'`, each with a filter of its own, on one JSON
 stream of twenty columns of which they need three; and eight ordinary queries with the same SQL. How both are set up and
-how a figure is taken (warm-up left out) is in bench/streaming.py. Contenders take turns, four times (three times below),
-and the best run counts: Java's compilers are still busy in the first ones.
+how a figure is taken (warm-up left out) is in bench/streaming.py. Contenders take turns, four times (three times
+below), and the best run counts: Java's compilers are still busy in the first ones.
 
 Dedicated: four windowed aggregates with `host = 'dedicated'` on the same stream, and four ordinary queries with the
 same SQL. Both are done when the last row is committed by every query.

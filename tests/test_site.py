@@ -57,6 +57,20 @@ def test_the_plots_show_the_figures_of_the_page() -> None:
         assert f"(images/{path.name})" in (DOCS / "benchmarks.md").read_text(encoding="utf-8")
 
 
+def test_a_curve_has_a_point_for_every_figure_and_larger_ones_are_higher() -> None:
+    plot = plots.Plot("x", "", "", "a title", ("one", "two"), curve=True)
+    picture = plots.draw(plot, [("N = 1", [1_000.0, 20.0]), ("N = 2", [100.0, None]), ("N = 4", [99_000.0])])
+    assert picture.count("<polyline") == 2
+    points = re.findall(r'cx="([\d.]+)" cy="([\d.]+)".*?<title>(\w+): ([\d,]+)<', picture)
+    assert [(name, value) for _, _, name, value in points] == [
+        ("one", "1,000"), ("one", "100"), ("one", "99,000"), ("two", "20"),
+    ]  # fmt: skip
+    heights = {value: float(down) for _, down, _, value in points}
+    assert heights["99,000"] < heights["1,000"] < heights["100"] < heights["20"]
+    # A power of ten is as high everywhere: the scale is logarithmic.
+    assert heights["100"] - heights["1,000"] == pytest.approx((heights["20"] - heights["99,000"]) / 3.695, rel=0.01)
+
+
 def test_every_reason_for_a_rejection_is_documented() -> None:
     page = (DOCS / "formats.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[a-z_0-9`, ]+`) \| ", page[page.index("| reason | structure |") :], re.MULTILINE)

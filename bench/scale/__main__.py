@@ -12,8 +12,8 @@ from collections.abc import Callable
 from bench.peers.tables import stored
 from bench.report import Report, environment, main
 from bench.scale.driver import measure as measure_driver
-from bench.scale.model import CostModel
-from bench.scale.predictions import calibrate, check_epochs, check_peers, errors
+from bench.scale.model import CostModel, Observation
+from bench.scale.predictions import calibrate, check_driver, check_epochs, check_peers, errors
 from bench.scale.scenarios import Answer, Demand, fewest
 from bench.scale.simulator import Cluster
 
@@ -33,12 +33,13 @@ DEMANDS = (
 
 def measure(say: Callable[[str], None]) -> Report:
     report = Report(facts=environment("duckdb", "pyarrow", "numpy"))
+    driver: list[Observation] = []
     if "driver" in ONLY:
         say("the driver's work per epoch")
-        measure_driver(report, say, QUICK)
+        driver = measure_driver(report, say, QUICK)
     if "model" in ONLY or "scenarios" in ONLY:
         say("the costs, fitted on small epochs")
-        model, _ = calibrate(say, QUICK)
+        model = calibrate(say, QUICK, driver[:-1])
         report.facts["coefficients_us"] = {
             part: {name: round(cost * 1e6, 4) for name, cost in costs.items() if cost > 0}
             for part, costs in model.coefficients.items()
@@ -47,6 +48,8 @@ def measure(say: Callable[[str], None]) -> Report:
     if "model" in ONLY:
         say("predicted against measured")
         check_epochs(report, model, say, QUICK)
+        if driver:
+            check_driver(report, model, driver[-1], say)
         check_peers(report, model, stored(), say)
         report.facts["largest_error"] = round(max(errors(report)), 3)
     if "scenarios" in ONLY:

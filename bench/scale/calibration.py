@@ -59,7 +59,8 @@ def load_of(workload: Workload, queries: Sequence[Query], epoch: range, tasks: i
     """The counts of an epoch that reads the rows with the numbers in `epoch`; rows come `feed.PER_SECOND` a second."""
     needed = {workload.time, *(name for query in queries for name in query.needs)}
     families = {query.family for query in queries if query.family is not None}
-    partials = closed = 0.0
+    partials = merged = closed = 0.0
+    end = epoch[-1] + 1 - DELAY * feed.PER_SECOND  # windows that end later are still open after the epoch
     slices = [range(epoch[len(epoch) * t // tasks], epoch[-1] + 1) for t in range(tasks)]
     slices = [range(s.start, slices[t + 1].start if t + 1 < tasks else epoch[-1] + 1) for t, s in enumerate(slices)]
     for query in queries:
@@ -69,13 +70,18 @@ def load_of(workload: Workload, queries: Sequence[Query], epoch: range, tasks: i
         for key in query.family.keys:
             cells *= workload.keys if key == "user" else CARDINALITY[key]
         for rows in slices:
-            partials += sum(distinct(n * share, cells) for n in _by_window(rows, width))
+            for window, n in _by_window(rows, width):
+                groups = distinct(n * share, cells)
+                partials += groups
+                whole = rows.start <= window.start and window.stop <= min(rows.stop, end)
+                merged += 0.0 if whole else groups
         # A window closes in the epoch after the one that moved the watermark over its end; on average as many do.
         closed += len(epoch) / width * distinct(width * share, cells)
     stateless = sum(query.family is None for query in queries)
     doubles = sum(query.family is not None and 'sum("x' in query.duckdb for query in queries)
     return Load(
-        len(epoch), megabytes, len(needed), tasks, len(queries), len(families), stateless, doubles, partials, closed
+        len(epoch), megabytes, len(needed), tasks, len(queries), len(families), stateless, doubles, partials, merged,
+        closed,
     )  # fmt: skip
 
 
@@ -87,13 +93,14 @@ def kept(query: Query) -> float:
     return 1.0 if found[1] == "seq" else 1.0 - int(found[2]) / 1000
 
 
-def _by_window(rows: range, width: int) -> list[int]:
-    first, last = rows.start // width, (rows.stop - 1) // width
-    return [min(rows.stop, (n + 1) * width) - max(rows.start, n * width) for n in range(first, last + 1)]
+def _by_window(rows: range, width: int) -> list[tuple[range, int]]:
+    """The windows that `rows` are in, as the rows that belong to each, and how many of `rows` do."""
+    windows = [range(n * width, (n + 1) * width) for n in range(rows.start // width, (rows.stop - 1) // width + 1)]
+    return [(window, min(rows.stop, window.stop) - max(rows.start, window.start)) for window in windows]
 
 
 def observe(
-    workload: Workload, count: int, rows: int, *, tasks: int = 2, warm: int = 3, measured: int = 4, name: str = ""
+    workload: Workload, count: int, rows: int, *, tasks: int = 2, warm: int = 3, measured: int = 4, cold: bool = False
 ) -> Measured:
     """Run epochs of one file of `rows` rows with the first `count` queries. Means over the measured epochs."""
     queries = workload.first(count)
@@ -109,6 +116,7 @@ def observe(
             stream = declaration(workload, work / "in")
             local.hub.sql(f"{stream}; CREATE SINK out WITH (type = 'noop'); {pipelines}")
             query = local.query
+            query.cold = cold
             while query.step():
                 pass
             for number, file in enumerate(made[1:], 1):
@@ -132,9 +140,10 @@ def observe(
     loads = [load_of(workload, queries, epoch, tasks, size) for epoch in epochs]
     average = Load(
         rows, size, loads[0].columns, tasks, count, loads[0].families, loads[0].stateless, loads[0].doubles,
-        sum(load.partials for load in loads) / measured, sum(load.closed for load in loads) / measured,
+        sum(load.partials for load in loads) / measured, sum(load.merged for load in loads) / measured,
+        sum(load.closed for load in loads) / measured,
     )  # fmt: skip
-    label = name or f"({workload.name}) N = {count}, {rows:,} rows, {tasks} tasks"
+    label = f"({workload.name}) N = {count}, {rows:,} rows, {tasks} tasks"
     return Measured(Observation(label, average, seconds), bridge, state)
 
 

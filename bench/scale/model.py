@@ -18,7 +18,8 @@ PARTS = ("plan", "tasks", "state", "commit")
 @dataclass(frozen=True, slots=True)
 class Load:
     """One epoch. `columns` are decoded; `families` have a pass each; `doubles` pipelines sum a DOUBLE, with
-    compensation; `partials` are the rows that all tasks send to Ring 1, `closed` those that windows emit."""
+    compensation; `partials` are the rows that all tasks send to Ring 1, `merged` those of them that wait in the state
+    or meet rows of other tasks before their window closes, `closed` the rows that windows emit."""
 
     rows: float
     megabytes: float
@@ -29,6 +30,7 @@ class Load:
     stateless: int
     doubles: int
     partials: float
+    merged: float
     closed: float
 
     def counts(self) -> dict[str, float]:
@@ -47,6 +49,7 @@ class Load:
             "row x stateless pipeline": self.rows * self.stateless,
             "row x sum of doubles": self.rows * self.doubles,
             "partial row": self.partials,
+            "merged row": self.merged,
             "closed row": self.closed,
         }
 
@@ -58,7 +61,7 @@ DEPENDS: Mapping[str, tuple[str, ...]] = {
         "task", "task x pipeline", "task x family", "MB", "value", "row x family", "row x windowed pipeline",
         "row x stateless pipeline", "row x sum of doubles", "partial row",
     ),
-    "state": ("epoch", "pipeline", "task x pipeline", "partial row", "closed row"),
+    "state": ("epoch", "pipeline", "task x pipeline", "partial row", "merged row", "closed row"),
     "commit": ("epoch", "task", "pipeline", "task x pipeline"),
 }  # fmt: skip
 

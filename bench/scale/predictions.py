@@ -1,14 +1,15 @@
 """Predicted against measured: epochs in one process, and the runs of bench-peers on Spark.
 
-The model is fitted on small epochs (up to 80,000 rows, up to 24 pipelines) and has to predict larger ones. For runs on
-Spark two more numbers are needed, the CPU of Spark itself per epoch and per MB; they are fitted from the runs with one
-and with 16 pipelines, and the others are predicted.
+The model is fitted on small epochs (up to 300,000 rows, up to 24 pipelines) and on the driver's, and has to predict
+larger ones. For runs on Spark three more numbers are needed: the CPU of Spark itself per epoch, per MB over the bridge,
+and in the first round, in which Java's compilers are busy. They are fitted from the runs with one and with 16
+pipelines, and the others are predicted.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,32 +20,33 @@ from bench.peers.run_spark import PER_EPOCH
 from bench.peers.workloads import WORKLOADS
 from bench.report import Report
 from bench.scale.calibration import FILTERS, WIDE, WINDOWS, Measured, load_of, observe
-from bench.scale.model import CostModel, fit, nonnegative
+from bench.scale.model import CostModel, Observation, fit, nonnegative
 
 WITHIN = 0.25
 FITTED_ON = (1, 16)
+EPOCH_ROWS = 16 * FILE_ROWS  # of the epochs that are predicted: what bench-peers reads at once in (a) and (c)
 Say = Callable[[str], None]
 
 
-def calibrate(say: Say, quick: bool) -> tuple[CostModel, list[Measured]]:
-    """Measure small epochs and fit the model."""
+def calibrate(say: Say, quick: bool, driver: Sequence[Observation] = ()) -> CostModel:
+    """Measure small epochs and fit the model on them, and on those of the `driver`."""
     found: list[Measured] = []
     for name in ("a", "b", "c"):
         for count in (1, 6, 24):
-            for rows in (2_000, 80_000) if quick else (2_000, 20_000, 80_000):
-                found.append(observe(WORKLOADS[name], count, rows, warm=2, measured=2 if quick else 4))
+            for rows in (2_000, 80_000, 300_000) if quick else (2_000, 20_000, 80_000, 300_000):
+                found.append(observe(WORKLOADS[name], count, rows, warm=2, measured=2 if quick else 3))
         found.append(observe(WORKLOADS[name], 6, 10_000, tasks=8, warm=2, measured=2))
     for workload, count in ((WIDE, 1), (WINDOWS, 4), (WINDOWS, 12), (FILTERS, 6)):
         for rows in (10_000, 80_000):
             found.append(observe(workload, count, rows, warm=2, measured=2))
     bridge = statistics.median(one.bridge_bytes for one in found if one.observation.load.partials > 10_000)
     state = statistics.median(one.state_bytes for one in found if one.observation.load.partials > 10_000)
-    model = fit([one.observation for one in found], bridge, state)
+    model = fit([*(one.observation for one in found), *driver], bridge, state)
     for part, costs in model.coefficients.items():
         shown = ", ".join(f"{cost * 1e6:.3g} us per {name}" for name, cost in costs.items() if cost > 0)
         say(f"  {part}: {shown}")
     say(f"  over the bridge: {bridge:.0f} bytes per partial row; state: {state:.0f} bytes per group")
-    return model, found
+    return model
 
 
 def judge(report: Report, name: str, predicted: float, measured: float, say: Say, unit: str) -> None:
@@ -55,62 +57,90 @@ def judge(report: Report, name: str, predicted: float, measured: float, say: Say
 
 
 def check_epochs(report: Report, model: CostModel, say: Say, quick: bool) -> None:
-    """Epochs of the size that bench-peers has, in one process: two and a half times the largest in the fit."""
+    """Epochs of the size that bench-peers has, in one process: 2.7 times the largest in the fit."""
     cases = (
         {"a": (8, 32), "b": (8, 32), "c": (8, 32)} if quick else {"a": (1, 8, 32, 128), "b": (8, 32), "c": (1, 8, 32)}
     )
     for name, counts in cases.items():
         for count in counts:
-            seen = observe(WORKLOADS[name], count, PER_EPOCH * FILE_ROWS, warm=2, measured=2).observation
+            seen = observe(WORKLOADS[name], count, EPOCH_ROWS, warm=2, measured=2).observation
             judge(report, f"({name}) N = {count}, CPU of an epoch", model.total(seen.load), seen.total, say, "s")
 
 
+def check_driver(report: Report, model: CostModel, seen: Observation, say: Say) -> None:
+    """The driver's CPU with more pipelines and tasks at once than in the fit."""
+    parts = ("plan", "commit")
+    predicted, measured = sum(model.part(part, seen.load) for part in parts), sum(seen.seconds[part] for part in parts)
+    pipelines, tasks = seen.load.pipelines, seen.load.tasks
+    judge(report, f"{pipelines:,} pipelines, {tasks} tasks, CPU of the driver", predicted, measured, say, "s")
+
+
 @dataclass(frozen=True, slots=True)
-class SparkCosts:
-    """CPU of Spark's processes in a run of bench-peers that is not ours: per epoch, and per MB over the bridge."""
+class PeerRun:
+    """The runs of headrace in bench-peers with `count` pipelines: how many epochs of which files, our CPU as predicted,
+    MB over the bridge, and the measured CPU of every round."""
 
-    epoch: float
-    bridged_mb: float
+    name: str
+    count: int
+    epochs: int
+    ours: float
+    bridged: float
+    measured: tuple[float, ...]
+
+    @property
+    def fitted(self) -> bool:
+        return self.count in FITTED_ON and self.name != "b"
+
+    def counts(self, first: float) -> list[float]:
+        """What the CPU of Spark is proportional to. `first` is 1 in the first round."""
+        return [float(self.epochs), self.bridged, first]
 
 
-def check_peers(report: Report, model: CostModel, stored: Mapping[str, Any], say: Say) -> SparkCosts | None:
+def check_peers(report: Report, model: CostModel, stored: Mapping[str, Any], say: Say) -> None:
     """The CPU seconds of headrace's process tree in the stored runs of bench-peers."""
-    runs: list[tuple[str, int, float, float, float]] = []  # name, N, ours, bridged MB, measured
-    for name in ("a", "b", "c"):
-        if name not in stored:
-            continue
-        found = Comparison.of(stored[name]["result"])
-        for count, rounds in found.runs.get("headrace", {}).items():
-            ours, bridged, epochs = run_cost(model, name, count, found)
-            runs.append((name, count, ours, bridged, statistics.median(run.cpu for run in rounds)))
-    if not runs:
+    runs = [run for name in ("a", "b", "c") if name in stored for run in _runs(model, name, stored[name]["result"])]
+    fitted = [(run, number, cpu) for run in runs if run.fitted for number, cpu in enumerate(run.measured)]
+    if not fitted:
         say("  no runs of bench-peers are stored here: run it first, and this again")
-        return None
-    epochs = found.rows / FILE_ROWS / PER_EPOCH
-    fitted = [run for run in runs if run[1] in FITTED_ON and run[0] != "b"]
-    matrix = np.array([[epochs, bridged] for _, _, _, bridged, _ in fitted])
-    left = np.array([max(cpu - ours, 0.0) for _, _, ours, _, cpu in fitted])
-    per_epoch, per_mb = nonnegative(matrix, left)
-    say(f"  Spark itself: {per_epoch:.2f} s of CPU per epoch, {per_mb * 1000:.1f} ms per MB over the bridge")
-    for name, count, ours, bridged, cpu in runs:
-        if count not in FITTED_ON or name == "b":
-            guess = ours + per_epoch * epochs + per_mb * bridged
-            judge(report, f"({name}) N = {count} on Spark, CPU", guess, cpu, say, "s")
-    return SparkCosts(per_epoch, per_mb)
+        return
+    matrix = np.array([run.counts(float(number == 0)) for run, number, _ in fitted])
+    left = np.array([max(cpu - run.ours, 0.0) for run, _, cpu in fitted])
+    costs = nonnegative(matrix, left)
+    say(
+        f"  Spark itself: {costs[0]:.2f} s of CPU per epoch, {costs[1] * 1000:.1f} ms per MB over the bridge, "
+        f"{costs[2]:.2f} s in the first round"
+    )
+    report.facts["spark_cpu"] = {"epoch": costs[0], "bridged_mb": costs[1], "first_round": costs[2]}
+    for run in runs:
+        if not run.fitted:
+            # The median of several rounds is not that of the first one.
+            spark = np.array(run.counts(float(len(run.measured) == 1))) @ np.array(costs)
+            label = f"({run.name}) N = {run.count} on Spark, CPU"
+            judge(report, label, run.ours + float(spark), statistics.median(run.measured), say, "s")
 
 
-def run_cost(model: CostModel, name: str, count: int, found: Comparison) -> tuple[float, float, float]:
-    """Our CPU seconds, MB over the bridge and epochs of a run."""
-    workload, rows = WORKLOADS[name], PER_EPOCH * FILE_ROWS
-    queries = workload.first(count)
-    epochs = found.rows / rows
-    ours = bridged = 0.0
-    for number in range(round(epochs)):
-        first = WARM * FILE_ROWS + number * rows
-        load = load_of(workload, queries, range(first, first + rows), 2, found.bytes / 1e6 / epochs)
-        ours += model.total(load)
-        bridged += load.partials * model.bridge_bytes / 1e6
-    return ours, bridged, epochs
+def _runs(model: CostModel, name: str, result: Mapping[str, Any]) -> Iterator[PeerRun]:
+    found = Comparison.of(result)
+    workload, per_row = WORKLOADS[name], found.bytes / 1e6 / found.rows
+    epochs = epochs_of(found.rows)
+    for count, rounds in found.runs.get("headrace", {}).items():
+        queries = workload.first(count)
+        loads = [load_of(workload, queries, rows, 2, len(rows) * per_row) for rows in epochs]
+        yield PeerRun(
+            name,
+            count,
+            len(epochs),
+            ours=sum(model.total(load) for load in loads),
+            bridged=sum(load.partials for load in loads) * model.bridge_bytes / 1e6,
+            measured=tuple(run.cpu for run in rounds),
+        )
+
+
+def epochs_of(rows: int) -> list[range]:
+    """The epochs of a run over `rows` rows, after the warm-up, as numbers of rows: each has as many files as headrace
+    reads at once."""
+    first, most = WARM * FILE_ROWS, PER_EPOCH * FILE_ROWS
+    return [range(first + at, first + min(at + most, rows)) for at in range(0, rows, most)]
 
 
 def errors(report: Report) -> Sequence[float]:

@@ -48,7 +48,17 @@ class Demand:
         partials = self.pipelines * senders * distinct(rows / senders, self.keys * windows)
         closed = self.pipelines * seconds / self.window * self.keys
         return Load(
-            rows, self.megabytes_s * seconds, self.columns, tasks, self.pipelines, families, 0, 0, partials, closed
+            rows,
+            self.megabytes_s * seconds,
+            self.columns,
+            tasks,
+            self.pipelines,
+            families,
+            stateless=0,
+            doubles=0,
+            partials=partials,
+            merged=partials,  # every task has rows of every window
+            closed=closed,
         )
 
 
@@ -62,7 +72,7 @@ def phases(model: CostModel, demand: Demand, cluster: Cluster, seconds: float) -
     ring0 = [model.part("tasks", load) / tasks] * (tasks * demand.streams)
     # Each key is in one bucket, so a hot key makes its bucket late.
     shares = _shares(min(demand.keys, 20_000), demand.skew, tasks)
-    fixed = model.part("state", replace(load, partials=0.0, closed=0.0))
+    fixed = model.part("state", replace(load, partials=0.0, merged=0.0, closed=0.0))
     work = model.part("state", load) - fixed
     ring1 = [fixed / tasks + work * share for share in shares] * demand.streams
     bridged = demand.streams * load.partials * model.bridge_bytes / 1e6

@@ -11,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import feed
+from bench.peers.comparison import Comparison
+from bench.peers.contender import Timed
 from bench.peers.workloads import WORKLOADS
+from bench.report import Report
 from bench.scale.calibration import load_of
 from bench.scale.model import DEPENDS, PARTS, CostModel, Load, Observation, distinct, fit, nonnegative
+from bench.scale.predictions import check_peers, epochs_of
 from bench.scale.scenarios import Demand, fewest, phases, settle
 from bench.scale.simulator import Cluster, bucket_shares, makespan, slowed, spread, stable_period, zipf
 
@@ -123,6 +127,7 @@ def test_known_costs_are_found_again() -> None:
             stateless=1,
             doubles=int(random.integers(0, 9)),
             partials=float(random.integers(1, 50)),
+            merged=float(random.integers(1, 50)),
             closed=float(random.integers(1, 50)),
         )
         for _ in range(60)
@@ -152,6 +157,42 @@ def test_the_counts_of_an_epoch_are_those_of_its_rows() -> None:
     )
     assert load.partials == pytest.approx(groups, rel=0.03)
     assert (load.pipelines, load.families, load.stateless, load.columns) == (1, 1, 0, 3)
+    assert load.merged == load.partials  # no window is in one task as a whole
+
+
+def test_only_rows_of_windows_that_are_not_in_one_task_as_a_whole_are_merged() -> None:
+    workload = WORKLOADS["b"]  # windows of 40,000 rows
+    query = workload.first(1)
+    whole, open_still = (load_of(workload, query, range(30_000, end), 1, 20.0) for end in (121_001, 121_000))
+    edges = distinct(10_000, workload.keys) + distinct(1_001, workload.keys)
+    assert whole.merged == pytest.approx(edges)
+    assert whole.partials == pytest.approx(edges + 2 * distinct(40_000, workload.keys))
+    assert open_still.merged == pytest.approx(edges + distinct(40_000, workload.keys), rel=0.01)
+
+
+@pytest.mark.parametrize("rows", [200_000, 800_000, 1_600_000, 2_000_000])
+def test_the_epochs_of_a_run_have_every_row_once(rows: int) -> None:
+    found = epochs_of(rows)
+    assert [n for epoch in found for n in (epoch.start, epoch.stop)][1:-1:2] == [e.start for e in found[1:]]
+    assert sum(map(len, found)) == rows and max(map(len, found)) <= 1_600_000
+    assert len(found) == -(-rows // 1_600_000)
+
+
+def test_runs_on_spark_are_predicted_from_those_with_one_and_with_16_pipelines() -> None:
+    """CPU that is the model's, and Spark's per epoch, per MB and in the first round, is predicted without an error."""
+    rows, kept = 800_000, {}
+    for name in ("a", "b", "c"):
+        runs: dict[int, list[Timed]] = {}
+        for count in (1, 2, 8, 16, 32):
+            load = load_of(WORKLOADS[name], WORKLOADS[name].first(count), range(100_000, 900_000), 2, 250.0)
+            spent = COSTS.total(load) + 0.7 + 0.004 * load.partials * COSTS.bridge_bytes / 1e6
+            rounds = 1 if count in (2, 16) else 3
+            runs[count] = [Timed(1.0, spent + 0.3 * (number == 0), 1) for number in range(rounds)]
+        kept[name] = {"result": Comparison(name, rows, 250_000_000, {"headrace": runs}).plain()}
+    report = Report()
+    check_peers(report, COSTS, kept, lambda text: None)
+    assert len(report.figures) == 2 * 3 + 5
+    assert all(figure.value == pytest.approx(0.0, abs=1e-6) for figure in report.figures)
 
 
 COSTS = CostModel(

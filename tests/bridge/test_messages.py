@@ -24,7 +24,7 @@ from headrace.bridge.messages import (
     in_order,
     to_batch,
 )
-from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, PlannedEpoch, PoolReport, TaskReport
+from headrace.bridge.reports import Failure, LaneReport, PlannedEpoch, PoolReport, TaskReport
 from headrace.control.signals import KINDS, Barrier
 from headrace.errors import InternalError
 from headrace.model.schema import parse_type
@@ -80,7 +80,6 @@ def test_a_watermark_message_comes_back_as_it_was_sent(sent: LaneEpoch) -> None:
 
 _BARRIERS = st.builds(Barrier, st.sampled_from([k.name for k in KINDS.values() if k.form == "barrier"]), _INT)
 _TRAFFIC = st.tuples(*[_INT] * 6)
-_COUNTS = st.builds(PipelineCounts, _INT, _INT, _INT, st.none() | st.floats(0, 1e9), _TRAFFIC)
 _BAD = st.builds(BadRange, st.text(), _INT, _INT, st.text(), st.text(), st.none() | st.builds(Stamp, *[_INT] * 4))
 
 
@@ -115,7 +114,6 @@ _MESSAGES: list[st.SearchStrategy[Any]] = [
         read_ms=st.floats(0, 1e9),
         ring0_ms=st.floats(0, 1e9),
         unreadable=_many(_BAD),
-        pipelines=_many(_COUNTS),
     ),
 ]
 

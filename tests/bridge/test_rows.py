@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.bridge import rows
+from headrace.bridge.kernels import blobs as k
 from headrace.bridge.rows import MAX_PAYLOAD, decode_counted, decode_rows, encode_rows, encode_runs, payloads
 from headrace.errors import InternalError
 
@@ -163,3 +164,52 @@ def test_no_rows_make_one_payload() -> None:
     table = pa.table({"k0": pa.array([], pa.string())})
     (part,) = payloads(table)
     assert decode_rows([part], table.schema).equals(table)
+
+
+def of_one_window(table: pa.Table) -> bytes:
+    """As kernels encode rows of one window: with the values of the first two columns once."""
+    blob = bytearray(encode_rows(table))
+    one = encode_rows(table.slice(0, 1).select([0, 1]))[k.PREFIX :]
+    strings = 8 * sum(pa.types.is_string(kind) or pa.types.is_binary(kind) for kind in table.schema.types)
+    begin = k.PREFIX + strings
+    blob[begin : begin + 16 * table.num_rows] = one
+    magic, count, layout = struct.unpack_from("<IIq", blob)
+    assert magic == rows.MAGIC
+    struct.pack_into("<IIq", blob, 0, k.OF_ONE_WINDOW, count, layout ^ k.OF_ONE_WINDOW << 32)
+    return bytes(blob)
+
+
+@given(tables(), st.lists(st.booleans(), min_size=3, max_size=3), st.booleans())
+def test_bounds_of_a_window_may_be_there_once(values: pa.Table, once: list[bool], in_place: bool) -> None:
+    """Blobs of both forms are read together: state of earlier releases has the bounds in every row."""
+    parts = []
+    for number in range(3):
+        bounds = [pa.array([n * number] * values.num_rows, pa.int64()) for n in (10, 11)]
+        columns = [*bounds, *values.columns]
+        parts.append(pa.table(columns, ["window_start", "window_end", *values.column_names]))
+    blobs = [
+        of_one_window(part) if single and part.num_rows else encode_rows(part)
+        for part, single in zip(parts, once, strict=True)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "LARGE", 0 if in_place else rows.LARGE)
+        found, counts = decode_counted(blobs, parts[0].schema)
+    found.validate(full=True)
+    assert found.to_pylist() == pa.concat_tables(parts).to_pylist()
+    assert counts.tolist() == [values.num_rows] * 3
+    for blob, part in zip(blobs, parts, strict=True):
+        assert decode_rows([blob], part.schema).to_pylist() == part.to_pylist()
+
+
+def test_a_blob_is_not_taken_for_one_of_the_other_form() -> None:
+    table = pa.table({"window_start": [0], "window_end": [10], "p0": [1]})
+    for blob in (encode_rows(table), of_one_window(table)):
+        assert decode_rows([blob], table.schema).equals(table)
+        other = bytearray(blob)
+        other[3] ^= rows.MAGIC >> 24 ^ k.OF_ONE_WINDOW >> 24
+        with pytest.raises(InternalError):
+            decode_rows([bytes(other)], table.schema)
+    narrow = pa.table({"k0": pa.array([0], pa.int32()), "p0": [1], "p1": [1]})
+    for schema in (narrow.schema, table.select([0]).schema):
+        with pytest.raises(InternalError):
+            decode_rows([of_one_window(table)], schema)

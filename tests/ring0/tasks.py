@@ -20,8 +20,9 @@ from headrace.bridge.messages import (
 )
 from headrace.bridge.packs import unpack as unpack_events
 from headrace.bridge.pools import bucket_of
-from headrace.bridge.reports import Failure, PipelineCounts, PlannedEpoch, TaskReport
+from headrace.bridge.reports import Failure, PlannedEpoch, TaskReport
 from headrace.bridge.rows import decode_rows
+from headrace.bridge.task_counts import PipelineCounts, decode_report
 from headrace.control.signals import Barrier
 from headrace.exec.aggregates import schema_of
 from headrace.formats.format_kind import Format
@@ -129,6 +130,7 @@ class Sent:
     messages: list[Row]
     pipelines: Sequence[PipelineDef]
     report: TaskReport = field(init=False)
+    counts: dict[int, PipelineCounts] = field(init=False)  # of the report, by instance
     errors: dict[int, str] = field(default_factory=dict)
     rows: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     events: dict[tuple[int, int], list[dict[str, Any]]] = field(default_factory=dict)
@@ -169,12 +171,8 @@ class Sent:
                 self.errors[failure.instance] = failure.reason
             else:
                 assert (m.instance, m.kind) == (STREAM_LANE, MessageKind.REPORT)
-                self.report = decode(TaskReport, m.payload)
-
-    @property
-    def counts(self) -> dict[int, PipelineCounts]:
-        """The counters of the report, by instance."""
-        return {found.instance: found for found in self.report.pipelines}
+                self.report, counts = decode_report(m.payload)
+                self.counts = {row[0]: PipelineCounts._make(row) for row in counts.tolist()}
 
     def of(self, pipeline: PipelineDef) -> dict[str, Any]:
         """The messages and counters of one pipeline, without the time it took. Groups are in a fixed order."""
@@ -186,7 +184,7 @@ class Sent:
             "watermarks": {b: found for (i, b), found in self.watermarks.items() if i == mine},
             "ends": {b: found for (i, b), found in self.ends.items() if i == mine},
             "error": self.errors.get(mine),
-            "counters": None if counts is None or counts.ms is None else (counts.late, counts.bad),
+            "counters": None if counts is None or not counts.timed else (counts.late, counts.bad),
         }
 
 

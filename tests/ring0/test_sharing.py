@@ -9,7 +9,7 @@ import pytest
 
 from headrace.bridge.reports import PlannedEpoch
 from headrace.exec import duck
-from headrace.model.codec import dump
+from headrace.model.codec import dump, pack
 from headrace.model.definitions import PipelineDef
 from headrace.model.plan_version import PlanVersion
 from headrace.model.program import Meaning, Window
@@ -17,7 +17,7 @@ from headrace.model.schema import View
 from headrace.ring0 import projection
 from headrace.ring0.projection import Projection
 from headrace.spark.epochs import EpochPartition, read_partition
-from headrace.state.plans import parse_plan
+from headrace.state.plans import parse_plan, unpack_plan
 from tests.ring0.tasks import SECOND, WORD, Chunks, N, X, at, counting, lines, stateless, stream, task
 
 TUMBLE = Window("tumble", 10 * SECOND, 10 * SECOND)
@@ -88,8 +88,8 @@ def test_a_shared_filter_that_fails_fails_only_the_pipelines_that_have_it(asked:
 
 
 def run_epoch(plan: PlanVersion, epoch: int, task_number: int = 0) -> None:
-    text = dump(plan).encode().decode()  # another object, as a worker gets it
-    part = EpochPartition(text, Chunks((RECORDS,)), task_number, PlannedEpoch(epoch, 2, "checkpoint"))
+    packed = pack(dump(plan))  # another object, as a worker gets it
+    part = EpochPartition(packed, Chunks((RECORDS,)), task_number, PlannedEpoch(epoch, 2, "checkpoint"))
     assert list(read_partition(part))
 
 
@@ -103,7 +103,7 @@ def test_a_projection_version_is_built_once_per_worker(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Projection, "build", noted)
     projection.projection_of.clear()
-    parse_plan.cache_clear()
+    unpack_plan.cache_clear()
     first, second = (PlanVersion(version, stream(), tuple(PIPELINES[: version + 1])) for version in (1, 2))
     for epoch in range(4):
         run_epoch(first, epoch, 0)

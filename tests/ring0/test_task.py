@@ -14,7 +14,7 @@ from headrace.bridge.messages import STREAM_LANE, LaneEnd, MessageKind, Receipt
 from headrace.bridge.reports import PlannedEpoch
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format, Indexed
-from headrace.model.codec import load
+from headrace.model.codec import load_packed
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.plan_version import PipelineExit
 from headrace.model.program import Meaning, Window
@@ -87,8 +87,8 @@ def test_every_task_sends_to_every_lane_also_a_task_without_rows() -> None:
         for (word,) in sent.watermarks.values():
             assert (word.tasks, word.epoch, word.max_time, word.delay) == (2, 7, top, 10 * SECOND)
     assert not idle.events
-    assert load(PipelineDef, busy.watermarks[2, 1][0].program) == NEIGHBOURS[1]
-    assert idle.watermarks[2, 1][0].program == ""
+    assert load_packed(PipelineDef, busy.watermarks[2, 1][0].program) == NEIGHBOURS[1]
+    assert idle.watermarks[2, 1][0].program == b""
 
 
 def test_the_watermark_counts_rows_that_every_filter_drops() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.bridge.kernels import folds
 from headrace.bridge.messages import MessageKind, Receipt, Row, decode
 from headrace.bridge.pools import POOL, SPREAD_POOL, bucket_of
 from headrace.bridge.reports import Failure, LaneReport, PoolReport
@@ -145,6 +146,28 @@ def _lane(epochs: Epochs, lane: int) -> bytes | None:
     pool = PoolStore(epochs.stores[POOL, 0])
     pool.load()
     return pool.lane(lane).header()
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 9])
+def test_state_of_earlier_releases_has_the_bounds_of_windows_in_every_row(
+    epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Segments of both forms are appended, merged and closed together."""
+    long = replace(counting(5, WORD, window=Window("tumble", 60_000_000, 60_000_000), buckets=BUCKETS), pooled=True)
+    given = [*pipelines(pooled=True), long]
+    wanted, found = Epochs(), Epochs()
+    measure, write = folds.measure_shares, folds.write_shares
+    for number in range(20):
+        wanted.run(given, 6 * number)
+        with monkeypatch.context() as patch:
+            if number < epochs:
+                patch.setattr(folds, "measure_shares", lambda bounds, _, *more: measure(bounds, False, *more))
+                patch.setattr(folds, "write_shares", lambda *a: write(*a[:4], False, *a[5:]))
+            found.run(given, 6 * number)
+        wanted.watermark = found.watermark = (6 * number - 5) * 1_000_000
+    assert found.sorted() == wanted.sorted()
+    assert facts(found) == facts(wanted)
+    assert {1, 2, 5} <= set(found.rows)
 
 
 def test_a_stopped_pipeline_finds_its_state_when_it_comes_back() -> None:

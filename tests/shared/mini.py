@@ -47,7 +47,7 @@ from headrace.spark.epochs import EpochPartition, EpochPlanner, read_partition
 from headrace.spark.state_host import LaneProcessor
 from headrace.state.catalog import Catalog
 from headrace.state.checkpoint import CHECKPOINT
-from headrace.state.plans import PlanStore, parse_plan
+from headrace.state.plans import PlanStore, unpack_plan
 from headrace.state.progress import read_applied, read_progress
 from headrace.state.quarantine import read_quarantine
 from headrace.state.state_dir import StateDir
@@ -139,7 +139,7 @@ class MiniQuery:
             if kept.end is not None:  # Spark says that an epoch is done when it has logged the next one
                 self.planner.commit(kept.end)
         parts: list[Any] = list(self.planner.partitions(*kept.logged))
-        names = {p.name for p in parse_plan(parts[0].plan).pipelines}
+        names = {p.name for p in unpack_plan(parts[0].plan).pipelines}
         flushed = {left.pipeline.name for left in parts[0].leaving if left.flush or not left.drop}
         if names & kept.killers or flushed & kept.killers_at_end:
             self.end(DEATH)
@@ -169,7 +169,7 @@ class MiniQuery:
         kept.logged, kept.state = None, state
         progress = read_progress(self.planner.directory)
         # The pipelines that should be in it, not those that the task got: no other may be left out.
-        plan = self.planner.plans.load(parse_plan(part.plan).version)
+        plan = self.planner.plans.load(unpack_plan(part.plan).version)
         gone = read_quarantine(self.planner.directory).reasons(plan.version)
         present = [p for p in plan.pipelines if p.instance not in gone and p.run not in progress.failures]
         instances = {p.instance: p.name for p in present}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from headrace.model.definitions import StreamDef
 from headrace.model.plan_version import PlanVersion
 from headrace.model.schema import BIGINT, TIMESTAMP, Field, Schema
 from headrace.spark import epochs
-from headrace.spark.epochs import EpochPlanner
-from headrace.state.plans import PlanStore
+from headrace.spark.epochs import EpochPartition, EpochPlanner
+from headrace.state.plans import PlanStore, unpack_plan
 from headrace.state.progress import Progress, write_progress
 
 Offset = dict[str, Any]
@@ -88,6 +89,30 @@ def test_by_default_rows_do_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert planning.waits()  # nothing to read is no epoch
     planning.put(1)
     planning.cut()
+
+
+def test_a_plan_version_is_read_once_and_travels_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planning = Planning(tmp_path, monkeypatch)
+    read: set[int] = set()
+    loaded = PlanStore._loaded
+
+    def noted(store: PlanStore, version: int, parse: Callable[[str], Any]) -> Any:
+        read.add(version)
+        return loaded(store, version, parse)
+
+    monkeypatch.setattr(PlanStore, "_loaded", noted)
+    for version in (1, 2):
+        planning.commit(0)
+        assert planning.waits()
+        planning.put(1)
+        start = planning.at
+        (part, *_) = planning.planner.partitions(start, planning.cut())
+        assert isinstance(part, EpochPartition)
+        assert unpack_plan(part.plan) == PlanVersion(version, planning.stream, ())
+        assert read == set(range(2, version + 1))  # the first was read before
+        planning.commit(1)
+        planning.publish()
+        planning.cut()
 
 
 def test_rows_wait_for_max_latency_and_a_new_plan_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from headrace.bridge.messages import STREAM_LANE, MessageKind, Receipt, Row, decode
+from headrace.bridge.messages import STREAM_LANE, MessageKind, Receipt, Row
 from headrace.bridge.packs import unpack
 from headrace.bridge.pools import bucket_of
-from headrace.bridge.reports import TaskReport
 from headrace.bridge.rows import decode_rows
+from headrace.bridge.task_counts import decode_report
 from headrace.exec.aggregates import schema_of
 from headrace.model.definitions import PipelineDef
 from headrace.sql.plan import physical
@@ -73,7 +73,7 @@ class Observed:
 
     @property
     def decoded(self) -> int:
-        return sum(decode(TaskReport, m.payload).rows for m in self.from_tasks if m.kind == MessageKind.REPORT)
+        return sum(decode_report(m.payload)[0].rows for m in self.from_tasks if m.kind == MessageKind.REPORT)
 
     @property
     def kept(self) -> int:

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 
 from headrace.base.durable import write_atomic
 from headrace.errors import DiskFull, StateDamaged
+from headrace.model.codec import pack
 from headrace.model.definitions import PipelineDef, StreamDef
 from headrace.model.plan_version import PlanVersion
 from headrace.model.program import Meaning, PipelineProgram, Ring0Program
 from headrace.model.schema import INT, TIMESTAMP, Field, Schema, View
-from headrace.state.plans import PlanStore, parse_plan
+from headrace.state.plans import PlanStore, parse_plan, unpack_plan
 from headrace.state.progress import (
     Applied,
     PipelineProgress,
@@ -57,6 +58,7 @@ def test_any_plan_is_parsed_as_it_was_written(made: PlanVersion) -> None:
         store = PlanStore(Path(directory))
         store.publish(made)
         assert parse_plan(store.text(made.version)) == made
+        assert unpack_plan(pack(store.text(made.version))) == made
 
 
 def test_a_crash_before_the_pointer_leaves_the_old_version_current(

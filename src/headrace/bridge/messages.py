@@ -32,7 +32,7 @@ from headrace.sinks.sink_kind import Staged
 
 T = TypeVar("T")
 
-VERSION = 3
+VERSION = 4
 STREAM_LANE = 0
 # A batch costs about 20 us to make, and more on the receiving side, so many small messages share one.
 BATCH_MESSAGES = 256
@@ -135,7 +135,8 @@ class LaneEpoch:
     """A task's watermark message to a lane.
 
     `max_time` is None when the task saw no event time. `staging` is the directory for large staged rows. Only task 0
-    sends the `program` (a PipelineDef as JSON, to a pool a list of them), so Ring 1 needs nothing but its messages.
+    sends the `program` (a PipelineDef, to a pool a list of them, packed by `headrace.model.codec`), so Ring 1 needs
+    nothing but its messages.
     """
 
     epoch: int
@@ -145,13 +146,13 @@ class LaneEpoch:
     max_time: int | None
     delay: int
     staging: str = ""
-    program: str = ""
+    program: bytes = b""
 
     def encode(self) -> bytes:
-        """JSON, a zero byte, then the program as it is: inside the JSON it would be quoted a second time."""
+        """JSON, a zero byte, then the program."""
         facts = [VERSION, self.epoch, self.tasks, self.checkpoint, self.watermark, self.max_time, self.delay]
         facts.append(self.staging)
-        return b"%b\0%b" % (json.dumps(facts).encode(), self.program.encode())
+        return b"%b\0%b" % (json.dumps(facts).encode(), self.program)
 
     @staticmethod
     def decode(payload: bytes) -> LaneEpoch:
@@ -159,7 +160,7 @@ class LaneEpoch:
         version, *values = json.loads(facts)
         if version != VERSION:
             raise InternalError(f"a watermark message has version {version}, but this release reads version {VERSION}")
-        return LaneEpoch(*[*values, program.decode()])
+        return LaneEpoch(*[*values, program])
 
 
 @dataclass(frozen=True, slots=True)

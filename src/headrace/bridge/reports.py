@@ -48,25 +48,9 @@ class PlannedEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineCounts:
-    """What one task did for one instance.
-
-    `late` rows came after all their windows had closed, and `bad` rows have a bad value that the pipeline reads. `ms`
-    is the time the instance took, None if it failed in this task or has left the plan. `sent` counts the messages to
-    its lanes.
-    """
-
-    instance: int
-    late: int
-    bad: int
-    ms: float | None
-    sent: TrafficCounts
-
-
-@dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task did. `plan` is the plan version, `ending` says that it closed all windows, and the instances in
-    `leaving` ended in this epoch.
+    """What one task did. Its counters for each pipeline are beside it (`headrace.bridge.task_counts`). `plan` is the
+    plan version, `ending` says that it closed all windows, and the instances in `leaving` ended in this epoch.
 
     `rows` counts every record, `rejected` those that became no row for any pipeline, and `nulled` those that became
     rows although their structure or event time is bad (mode PERMISSIVE). `bad` counts all of these and bad values, by
@@ -91,7 +75,6 @@ class TaskReport:
     read_ms: float
     ring0_ms: float
     unreadable: tuple[BadRange, ...]
-    pipelines: tuple[PipelineCounts, ...]
 
 
 class LaneReport(NamedTuple):

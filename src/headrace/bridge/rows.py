@@ -7,6 +7,9 @@ schema, which both sides know from the pipeline's program. That matters because 
 hundreds of blobs of 32 groups, and an Arrow IPC message takes 600 bytes and 5 us to open. Many blobs become one table,
 and one table many blobs, in a few calls.
 
+A blob with another magic has rows of one window: its first two columns, the bounds of the window, have one value each
+and no mask. Kernels write it (`headrace.ring0.folding`), because the bounds would be a third of its bytes.
+
 Tables with nested types are encoded as Arrow IPC.
 """
 
@@ -191,7 +194,8 @@ def join_rows(blobs: Sequence[bytes], layout: BlobLayout) -> JoinedRows:
 def view_rows(memory: bytes | npt.NDArray[np.uint8], layout: BlobLayout) -> pa.Table:
     """The table in a blob whose layout was already checked. Values are not copied."""
     blob = _buffer(memory)
-    _, rows, _, flags = _PREFIX.unpack_from(blob)
+    magic, rows, _, flags = _PREFIX.unpack_from(blob)
+    single = k.BOUNDS if magic == k.OF_ONE_WINDOW else 0
     sizes = iter(layout.sizes.unpack_from(blob, _PREFIX.size))
     at = _PREFIX.size + layout.sizes.size
 
@@ -213,6 +217,8 @@ def view_rows(memory: bytes | npt.NDArray[np.uint8], layout: BlobLayout) -> pa.T
             buffers = [valid, _buffer(offsets), data]
         elif boolean:
             buffers = [valid, _bits(take(rows))]
+        elif c < single:
+            buffers = [None, _buffer(np.full(rows, np.frombuffer(take(8), np.int64)[0]))]
         else:
             buffers = [valid, take(width * rows)]
         arrays.append(pa.Array.from_buffers(kind, rows, buffers))

@@ -11,6 +11,7 @@ import json
 import sys
 import types
 import typing
+import zlib
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from operator import attrgetter
@@ -38,6 +39,17 @@ def dump(value: object) -> str:
 def load(kind: type[T], text: str | bytes) -> T:
     """The value that `dump` wrote. Raises ValueError, TypeError or UnknownType for any other text."""
     return typing.cast(T, _builder(typing.cast(Any, kind))(json.loads(text)))
+
+
+def pack(text: str) -> bytes:
+    """A text in few bytes, for messages. Plans of 300 pipelines of one family repeat nearly all of 676 kB: packed, they
+    take 25 kB, and Spark carries them to every task and pool of every epoch."""
+    return zlib.compress(text.encode(), 1)
+
+
+def load_packed(kind: type[T], data: bytes) -> T:
+    """The value whose text was packed. Raises what `load` raises, and zlib.error."""
+    return load(kind, zlib.decompress(data))
 
 
 def _plain(value: Any) -> Any:

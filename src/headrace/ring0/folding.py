@@ -37,9 +37,9 @@ class FoldedShare:
 
 
 class FoldGroups:
-    """The groups of a batch, numbered in the order in which they are sent: by bucket, and by window if `rule` says so.
-    Groups of windows that are closed at `watermark` come last: the first `open` groups are sent, in `pieces`, which
-    begin at `bounds`."""
+    """The groups of a batch, numbered in the order in which they are sent: by bucket, and by window if `rule` says so
+    (then every piece is of one window, and `windowed` is true). Groups of windows that are closed at `watermark` come
+    last: the first `open` groups are sent, in `pieces`, which begin at `bounds`."""
 
     def __init__(
         self, columns: FoldColumns, members: Sequence[FoldProgram], rule: CutRule, watermark: int | None
@@ -70,6 +70,7 @@ class FoldGroups:
         ranks[order] = np.arange(len(firsts))
         self.groups = ranks[groups]  # no group is -1, which is the last of `ranks`
         self.open = len(firsts) - int(closed.sum())
+        self.windowed = rule.windowed and first.window is not None
         self.bounds, self.pieces = self._pieces(buckets[: self.open], rule.windowed)
 
     def _buckets(self, codes: Ints, rule: CutRule) -> Ints:
@@ -229,7 +230,15 @@ class _ShareWriter:
         groups, count = self.groups, len(self.members)
         counts, sizes = np.zeros((2, count, len(groups.pieces)), np.int64)
         k.measure_shares(
-            groups.bounds, self.presence, self.slots, self.described, self.shares, self.lengths, counts, sizes
+            groups.bounds,
+            groups.windowed,
+            self.presence,
+            self.slots,
+            self.described,
+            self.shares,
+            self.lengths,
+            counts,
+            sizes,
         )
         late = self.slots[self.presence, groups.open :].sum(axis=1).tolist()
         totals = sizes.sum(axis=1).tolist()
@@ -247,6 +256,7 @@ class _ShareWriter:
                 first,
                 end,
                 groups.bounds,
+                groups.windowed,
                 self.presence,
                 self.slots,
                 self.described,

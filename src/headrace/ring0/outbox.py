@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.base.faults import fault_chosen
@@ -21,7 +22,8 @@ from headrace.bridge.packs import PACK_BYTES, PackEntry, packs
 from headrace.bridge.pools import PoolKey, pool_key
 from headrace.bridge.reports import Failure, TaskReport, TrafficCounts
 from headrace.bridge.spark_rows import RowsForSpark
-from headrace.model.codec import dump
+from headrace.bridge.task_counts import PipelineCounts, encode_report
+from headrace.model.codec import dump, pack
 from headrace.model.definitions import PipelineDef
 from headrace.model.plan_version import PlanVersion
 from headrace.ring0.task_input import TaskInput
@@ -62,9 +64,9 @@ class Outbox:
         self.seq += 1
         return Row(instance, bucket, task=self.given.task, seq=self.seq, kind=int(kind), payload=payload)
 
-    def report(self, report: TaskReport) -> Row:
-        """The task's report to the driver."""
-        return self._to_driver(MessageKind.REPORT, encode(report))
+    def report(self, report: TaskReport, counts: Sequence[PipelineCounts]) -> Row:
+        """The task's report to the driver, with its counters for each pipeline."""
+        return self._to_driver(MessageKind.REPORT, encode_report(report, counts))
 
     def failure(self, failure: Failure) -> Row:
         """Tells the driver that a pipeline or one of its sinks failed."""
@@ -120,7 +122,7 @@ class Outbox:
         barrier = encode(planned.barrier)
         for spread in (False, True):
             members = [p for p in pooled if p.spread == spread]
-            message = self._epoch(max_time, _pool_texts(given.plan)[spread] if first and members else "")
+            message = self._epoch(max_time, _pool_programs(given.plan)[spread] if first and members else b"")
             for bucket in range(max((p.buckets for p in members), default=0)):
                 key = pool_key(spread, bucket)
                 rows += self._packed(key)
@@ -135,7 +137,7 @@ class Outbox:
         """The task's watermark and barrier for every lane of a pipeline that is not pooled. Task 0 also sends the
         program and the end."""
         first = self.given.task == 0
-        message = self._epoch(max_time, _text(pipeline, self.given.planned.checkpoint) if first else "")
+        message = self._epoch(max_time, pack(_text(pipeline, self.given.planned.checkpoint)) if first else b"")
         rows, barrier = [], encode(self.given.planned.barrier)
         for bucket in range(pipeline.buckets):
             rows.append(self.row(pipeline.lane, bucket, MessageKind.WATERMARK, message))
@@ -145,7 +147,7 @@ class Outbox:
                 rows.append(self.row(pipeline.lane, bucket, MessageKind.EOF, encode(end)))
         return rows
 
-    def _epoch(self, max_time: int | None, program: str) -> bytes:
+    def _epoch(self, max_time: int | None, program: bytes) -> bytes:
         planned = self.given.planned
         return LaneEpoch(
             epoch=planned.epoch,
@@ -177,9 +179,9 @@ def _text(pipeline: PipelineDef, checkpoint: str) -> str:
 
 
 @kept_by_identity(KEPT)
-def _pool_texts(plan: PlanVersion) -> tuple[str, str]:
-    """The stateful pipelines of a plan that are pooled, as JSON, written once per worker and plan: first those that are
-    not `spread`, then those that are."""
+def _pool_programs(plan: PlanVersion) -> tuple[bytes, bytes]:
+    """The stateful pipelines of a plan that are pooled, packed once per worker and plan: first those that are not
+    `spread`, then those that are."""
     members = [p for p in plan.pipelines if p.pooled and p.program.ring1 is not None]
     old, spread = ([p for p in members if p.spread == wanted] for wanted in (False, True))
-    return dump(old), dump(spread)
+    return pack(dump(old)), pack(dump(spread))

@@ -69,6 +69,6 @@ class Projection:
 
 @kept_by_identity(KEPT)
 def projection_of(plan: PlanVersion) -> Projection:
-    """The projection of this plan object. `headrace.state.plans.parse_plan` returns one object for equal plans, so
+    """The projection of this plan object. `headrace.state.plans.unpack_plan` returns one object for equal plans, so
     tasks of one plan version share it."""
     return Projection.build(plan)

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from headrace.base.faults import crash_point
 from headrace.bridge.messages import STREAM_LANE, LaneEnd, Row
-from headrace.bridge.reports import Failure, PipelineCounts, TaskReport
+from headrace.bridge.reports import Failure, TaskReport
+from headrace.bridge.task_counts import PipelineCounts
 from headrace.exec.duck import set_clock
 from headrace.formats.bad import BadRecord, BadRecords, merged
 from headrace.formats.packing import NO_RECORD
@@ -83,7 +84,7 @@ class _Task:
         yield self.outbox.pools(self.max_time)
         if self.letters is not None:
             yield [self.outbox.receipt(STREAM_LANE, sink, receipt) for sink, receipt in self.letters.finish()]
-        yield [self.outbox.report(self._report())]
+        yield [self.outbox.report(self._report(), self._counted())]
 
     def _read(self, split: InputSplit) -> None:
         now = self.given.planned.now
@@ -246,14 +247,15 @@ class _Task:
             read_ms=round(self.reading * 1000, 3),
             ring0_ms=round(self.working * 1000, 3),
             unreadable=tuple(self.unreadable),
-            pipelines=tuple(
-                self._counts(instance) for instance in dict.fromkeys([*self.passes.runners, *self.outbox.sent])
-            ),
         )
+
+    def _counted(self) -> list[PipelineCounts]:
+        """The counters of every instance."""
+        return [self._counts(instance) for instance in dict.fromkeys([*self.passes.runners, *self.outbox.sent])]
 
     def _counts(self, instance: int) -> PipelineCounts:
         runner = self.passes.runners.get(instance)
         sent = self.outbox.sent[instance].traffic
         if runner is None:
-            return PipelineCounts(instance, late=0, bad=0, ms=None, sent=sent)
-        return PipelineCounts(instance, runner.late, runner.bad, ms=round(runner.seconds * 1000, 3), sent=sent)
+            return PipelineCounts._make((instance, 0, 0, 0, 0, *sent))
+        return PipelineCounts._make((instance, runner.late, runner.bad, 1, round(runner.seconds * 1e6), *sent))

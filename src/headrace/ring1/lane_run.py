@@ -34,7 +34,7 @@ from headrace.control.signals import Barrier
 from headrace.errors import InternalError
 from headrace.exec.aggregates import schema_of
 from headrace.exec.failures import failure_text
-from headrace.model.codec import load
+from headrace.model.codec import load, load_packed
 from headrace.model.definitions import PipelineDef
 from headrace.ring1.lane import advance
 from headrace.ring1.lane_state import NOTHING, LaneStep, Outcome, Store
@@ -150,8 +150,8 @@ def run_pool(bucket: int, messages: list[Row], store: Store, raised: Raised) -> 
     pool.settle()
     if reports:
         key = messages[0]
-        report = encode(PoolReport.of(reports))
-        rows.append(Row(key.instance, key.bucket, task=0, seq=0, kind=int(MessageKind.REPORT), payload=report))
+        payload = encode(PoolReport.of(reports))
+        rows.append(Row(key.instance, key.bucket, task=0, seq=0, kind=int(MessageKind.REPORT), payload=payload))
     return rows
 
 
@@ -196,7 +196,7 @@ def _pool_inputs(bucket: int, messages: list[Row]) -> Iterator[LaneInput]:
     left: list[PipelineDef] = []
     for ended in (decode(PooledEnd, m.payload) for m in messages if m.kind == MessageKind.EOF):
         ends[ended.lane].append(ended.end)
-        left += [_pipeline(ended.program)] if ended.program else []
+        left += [_left_pipeline(ended.program)] if ended.program else []
     # What has left did so before this epoch's rows, so their times close none of its windows.
     watermark_now = watermark_after(epochs)
     members = [(p, watermark_now) for p in _pipelines(first.program)]
@@ -268,14 +268,19 @@ def _epochs(messages: list[Row]) -> dict[int, LaneEpoch]:
 
 
 @lru_cache(maxsize=1024)
-def _pipeline(text: str) -> PipelineDef:
+def _left_pipeline(text: str) -> PipelineDef:
     return load(PipelineDef, text)
 
 
+@lru_cache(maxsize=1024)
+def _pipeline(packed: bytes) -> PipelineDef:
+    return load_packed(PipelineDef, packed)
+
+
 @lru_cache(maxsize=8)
-def _pipelines(text: str) -> tuple[PipelineDef, ...]:
-    """The members of a pool. All epochs of a plan version send the same text."""
-    return load(tuple[PipelineDef, ...], text) if text else ()
+def _pipelines(packed: bytes) -> tuple[PipelineDef, ...]:
+    """The members of a pool. All epochs of a plan version send the same bytes."""
+    return load_packed(tuple[PipelineDef, ...], packed) if packed else ()
 
 
 def watermark_after(epochs: dict[int, LaneEpoch]) -> int | None:

@@ -95,11 +95,12 @@ class FinishedEpoch:
 
     def _counted(self, p: PipelineDef, before: PipelineProgress, old: Progress, new: Progress) -> PipelineProgress:
         """The counters of an instance that took part in the epoch."""
-        tasks, lanes = self.found.counts.get(p.instance, ()), self.found.lanes.get(p.instance, {}).values()
+        tasks = self.found.counts.by_instance().get(p.instance)
+        lanes = self.found.lanes.get(p.instance, {}).values()
         late, bad, groups, size = before.late, before.bad, 0, 0
-        for task in tasks:
-            late += task.late
-            bad += task.bad
+        if tasks is not None:
+            late += tasks.late
+            bad += tasks.bad
         for lane in lanes:
             late += lane.late
             groups += lane.rows
@@ -114,7 +115,7 @@ class FinishedEpoch:
             missed_rows=before.missed_rows,
             missed_bytes=before.missed_bytes,
             gaps=before.gaps,
-            sent=_more(before.sent, [task.sent for task in tasks]),
+            sent=_more(before.sent, [] if tasks is None else [tasks.sent]),
             received=_more(before.received, [lane.received for lane in lanes]),
             groups=groups,
             bytes=size,

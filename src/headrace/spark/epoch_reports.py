@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from headrace.base.arrays import Ints
 from headrace.bridge.messages import STREAM_LANE, MessageKind, Receipt, Row, decode
-from headrace.bridge.reports import Failure, LaneReport, PipelineCounts, PoolReport, TaskReport
+from headrace.bridge.reports import Failure, LaneReport, PoolReport, TaskReport
 from headrace.bridge.spark_rows import RowsForSpark
+from headrace.bridge.task_counts import CountsSum, decode_report
 from headrace.control.signals import Barrier
 from headrace.model.definitions import PipelineDef
 from headrace.model.plan_version import PlanVersion
@@ -28,15 +30,15 @@ def members_of(plan: PlanVersion, leaving: tuple[int, ...]) -> Members:
 class EpochReports:
     """The messages of an epoch, sorted by kind.
 
-    `tasks` are the task reports by task, `counts` the counters that tasks report for each instance, and `lanes` the
-    lane reports by instance and bucket. `barriers` are the barriers of every instance's buckets, and of the stream's
-    tasks under `STREAM_LANE`; a barrier that arrives twice is there twice. `lost` are sinks that could not be written
-    to. `staged` are the rows for the Spark query of each instance. `nothing` says that Spark ran a batch for which no
-    epoch was planned.
+    `tasks` are the task reports by task, `counts` the sum of the counters that tasks report for each instance, and
+    `lanes` the lane reports by instance and bucket. `barriers` are the barriers of every instance's buckets, and of the
+    stream's tasks under `STREAM_LANE`; a barrier that arrives twice is there twice. `lost` are sinks that could not be
+    written to. `staged` are the rows for the Spark query of each instance. `nothing` says that Spark ran a batch for
+    which no epoch was planned.
     """
 
     tasks: dict[int, TaskReport] = field(default_factory=dict)
-    counts: dict[int, list[PipelineCounts]] = field(default_factory=lambda: defaultdict(list))
+    counts: CountsSum = field(default_factory=CountsSum)
     lanes: dict[int, dict[int, LaneReport]] = field(default_factory=lambda: defaultdict(dict))
     barriers: dict[int, list[tuple[int, Barrier]]] = field(default_factory=lambda: defaultdict(list))
     receipts: dict[int, dict[str, list[Staged]]] = field(default_factory=lambda: defaultdict(dict))
@@ -63,7 +65,7 @@ class EpochReports:
         elif row.kind == MessageKind.NO_EPOCH:
             self.nothing = True
         elif row.instance == STREAM_LANE:
-            self._add_task(decode(TaskReport, row.payload))
+            self._add_task(*decode_report(row.payload))
         else:
             self._add_lanes(decode(PoolReport, row.payload))
 
@@ -79,8 +81,7 @@ class EpochReports:
         else:
             self.lost[failure.instance].setdefault(failure.sink, failure.reason)
 
-    def _add_task(self, report: TaskReport) -> None:
+    def _add_task(self, report: TaskReport, counts: Ints) -> None:
         self.tasks[report.task] = report
         self.barriers[STREAM_LANE].append((report.task, report.planned.barrier))
-        for counts in report.pipelines:
-            self.counts[counts.instance].append(counts)
+        self.counts.add(counts)

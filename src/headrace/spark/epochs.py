@@ -26,7 +26,7 @@ from headrace.bridge.policy import Batcher, BatchPolicy, IdleAdvance
 from headrace.bridge.reports import PlannedEpoch
 from headrace.bridge.spark_rows import STAGING
 from headrace.control.log import SignalLog, next_cut
-from headrace.model.codec import dump
+from headrace.model.codec import dump, pack
 from headrace.model.definitions import PipelineDef, StreamDef
 from headrace.model.plan_version import PipelineExit, PlanVersion
 from headrace.model.stream_options import StreamSettings, stream_settings
@@ -50,7 +50,7 @@ from headrace.state.notices import (
     SourceIdle,
     send_notice,
 )
-from headrace.state.plans import PlanStore, parse_plan
+from headrace.state.plans import PlanStore, unpack_plan
 from headrace.state.progress import (
     HOLD,
     Applied,
@@ -64,14 +64,15 @@ from headrace.state.quarantine import Quarantine, read_quarantine
 from headrace.state.secrets import read_vault, secrets_of, unseal_stream
 
 MOST_NAMED = 100  # pipelines in a notice, which is one datagram
+KNOWN_PLANS = 4  # an epoch is planned with the one before it, its own, and the newest
 
 
 @dataclass(frozen=True)
 class EpochPartition(InputPartition):
-    """One task's share of an epoch: everything it needs, by value. `plan` is JSON, so that a worker parses each plan
-    version once (`parse_plan`)."""
+    """One task's share of an epoch: everything it needs, by value. `plan` is packed, and a worker parses each plan
+    version once (`unpack_plan`)."""
 
-    plan: str
+    plan: bytes
     split: InputSplit | None
     task: int
     planned: PlannedEpoch
@@ -90,9 +91,17 @@ class EpochPlan:
     """The plan of one epoch after quarantine. The instances in `out` are in the plan version but do not run."""
 
     plan: PlanVersion
-    text: str
+    packed: bytes
     leaving: tuple[PipelineExit, ...]
     out: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlan:
+    """A plan version as the planner has read it, and as tasks get it."""
+
+    plan: PlanVersion
+    packed: bytes
 
 
 class EpochPlanner:
@@ -108,6 +117,7 @@ class EpochPlanner:
         self._newest = 0
         self._released: int | None = None
         self._began: float | None = None  # when the planning of the newest epoch began
+        self._plans: dict[int, KnownPlan] = {}  # the newest that were used
 
     @cached_property
     def plans(self) -> PlanStore:
@@ -127,7 +137,7 @@ class EpochPlanner:
 
     @cached_property
     def stream(self) -> StreamDef:
-        return self.plans.load(self.plans.current()).stream
+        return self._plan(self.plans.current()).plan.stream
 
     @cached_property
     def source(self) -> StreamSource:
@@ -171,7 +181,7 @@ class EpochPlanner:
         plan, cut = next_cut(self.signals.pending(at.barrier_id), newest)
         # A full feed pauses the source. Plans and barriers go on. The watermark does not: rows may wait, and an idle
         # stream that advanced it meanwhile would make them late.
-        full = self.feeds.full(self.plans.load(newest).pipelines) if newest else []
+        full = self.feeds.full(self._plan(newest).plan.pipelines) if newest else []
         source = at.source if full else self.source.latest(at.source, self.settings.max_epoch_bytes)
         if full or source != at.source:
             self.idle.rows_came()
@@ -206,7 +216,7 @@ class EpochPlanner:
     def _follow(self, newest: int) -> None:
         """Create the source again when a new plan version changes its options (`SourceKind.changeable`)."""
         if newest not in (0, self._newest):
-            self._newest, stream = newest, self.plans.load(newest).stream
+            self._newest, stream = newest, self._plan(newest).plan.stream
             if stream != self.stream:
                 for made in ("stream", "source", "settings"):
                     self.__dict__.pop(made, None)
@@ -273,7 +283,7 @@ class EpochPlanner:
             staging=str(self.directory / STAGING),
         )
         return [
-            EpochPartition(chosen.text, split, i, planned, leaving=chosen.leaving) for i, split in enumerate(splits)
+            EpochPartition(chosen.packed, split, i, planned, leaving=chosen.leaving) for i, split in enumerate(splits)
         ]
 
     def _epoch_planned(self, until: Offset, chosen: EpochPlan, began: float) -> EpochPlanned:
@@ -290,23 +300,32 @@ class EpochPlanner:
 
     def _plan_of(self, begin: Offset, until: Offset, quarantine: Quarantine) -> EpochPlan:
         """The plan that the tasks of an epoch get, without the instances that are in quarantine."""
-        text = self.plans.text(until.plan)
-        declared = parse_plan(text)
+        stored = self._plan(until.plan)
+        declared = stored.plan
         if declared.ending and begin.plan == until.plan:  # it has closed its windows already, and more input came
             declared = replace(declared, ending=False)
         allowed = quarantine.apply(declared)
         forbidden = {p.instance for p in declared.pipelines} - {p.instance for p in allowed.pipelines}
-        known = self.plans.load(begin.plan).left if begin.plan else ()
+        known = self._plan(begin.plan).plan.left if begin.plan else ()
         ended = {left.key for left in known}
         leaving = tuple({left.pipeline.instance: left for left in allowed.left if left.key not in ended}.values())
         muted = {left.pipeline.instance for left in leaving if left not in declared.left}
         # Tasks get the instances that leave in this epoch beside the plan, so the plan itself need not list them.
         sent = plan_staged_in(replace(allowed, left=()) if allowed.left else allowed, self.directory)
         sent = secrets_for_tasks(sent, self._reveal)
-        if sent is not parse_plan(text):
-            text = dump(sent)
+        packed = stored.packed if sent is stored.plan else pack(dump(sent))
         leaving = tuple(replace(e, pipeline=self._for_tasks(e.pipeline)) for e in leaving)
-        return EpochPlan(allowed, text, leaving, out=tuple(sorted(forbidden | muted)))
+        return EpochPlan(allowed, packed, leaving, out=tuple(sorted(forbidden | muted)))
+
+    def _plan(self, version: int) -> KnownPlan:
+        """A plan version, which is read once, because it does not change and every poll asks for it. Raises
+        StateDamaged."""
+        found = self._plans.get(version)
+        if found is None:
+            while len(self._plans) >= KNOWN_PLANS:
+                del self._plans[next(iter(self._plans))]
+            found = self._plans[version] = KnownPlan(self.plans.load(version), pack(self.plans.text(version)))
+        return found
 
     def _for_tasks(self, pipeline: PipelineDef) -> PipelineDef:
         return pipeline_for_tasks(pipeline_staged_in(pipeline, self.directory), self._reveal)
@@ -343,7 +362,7 @@ def read_partition(partition: EpochPartition | NothingPlanned) -> Iterator[pa.Re
     if isinstance(partition, NothingPlanned):
         yield from batches(iter([[Row(STREAM_LANE, 0, task=0, seq=1, kind=int(MessageKind.NO_EPOCH), payload=b"")]]))
         return
-    plan = parse_plan(partition.plan)
+    plan = unpack_plan(partition.plan)
     given = TaskInput(plan, partition.split, partition.task, partition.planned, leaving=partition.leaving)
     keep_freed_memory()
     with collection_paused():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.control.signals import Barrier
 from headrace.spark.epoch_reports import Detached, EpochReports, Failures
@@ -34,14 +34,18 @@ class EpochSummary:
     sinks_ms: float = 0.0
     sinks: dict[str, tuple[int, float]] = field(default_factory=dict)
 
+    def without_pipelines(self) -> EpochSummary:
+        """The summary without what it has for each pipeline: about 0.8 kB."""
+        return replace(self, progress=replace(self.progress, pipelines={}), pipeline_ms={}, state_bytes={})
+
 
 def summarise(found: EpochReports, progress: Progress, failures: Failures, detached: Detached) -> EpochSummary:
     """The summary of an epoch after which the stream's progress is `progress`."""
     reports, first = list(found.tasks.values()), found.first
     spent: dict[int, float] = defaultdict(float)
-    for instance, counts in found.counts.items():
-        for ms in (c.ms for c in counts if c.ms is not None):
-            spent[instance] += ms
+    for instance, counts in found.counts.by_instance().items():
+        if counts.timed:
+            spent[instance] += counts.us / 1000
     for instance, lanes in found.lanes.items():
         spent[instance] += sum(lane.ms for lane in lanes.values())
     return EpochSummary(

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.errors import EpochMismatch, StateDamaged, StateTooNew
+from headrace.model.codec import dump
 from headrace.model.definitions import PipelineDef
 from headrace.model.status import Gap, Traffic
-from headrace.model.stored import store, stored
+from headrace.model.stored import store, store_text, stored
 
 # While a file of this name is in the stream's directory, the planner plans no epoch. If the file holds the id of a
 # barrier, it plans epochs up to that barrier.
@@ -234,5 +235,6 @@ def read_applied(stream_dir: Path) -> Applied | None:
 
 
 def write_applied(stream_dir: Path, applied: Applied) -> None:
-    """Store the projection of the newest planned epoch."""
-    store(stream_dir / "applied.json", applied)
+    """Store the projection of the newest planned epoch. It is written while Spark waits for the plan of an epoch, so
+    it is not synced: after a power loss it may be gone."""
+    store_text(stream_dir / "applied.json", dump(applied), durable=False)

@@ -37,7 +37,9 @@ from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.progress import HOLD, Progress
 from headrace.state.secrets import Vault
 
-FORMAT = 3  # since 2 streams name their secrets, since 3 pools may be spread (`PipelineDef.spread`)
+# Since 2 streams name their secrets. Since 3 pools may be spread (`PipelineDef.spread`), and stored rows of one window
+# may have its bounds only once.
+FORMAT = 3
 READABLE_FORMATS = (1, 2, FORMAT)
 
 

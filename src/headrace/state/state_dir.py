@@ -42,7 +42,7 @@ from headrace.state.dedicated_state import DEDICATED
 
 # 2: tokens are in secrets.json, and the catalog names them.
 # 3: pools may be spread over Spark's partitions (`PipelineDef.spread`). Releases that do not know such pools would look
-# for their state in others, and never close their windows.
+# for their state in others, and never close their windows. Stored rows of one window may have its bounds only once.
 FORMAT = 3
 SAVEPOINTS = "savepoints"
 SOCKET_NAME = "hub.sock"  # the Unix socket on which the owner serves clients

@@ -41,6 +41,9 @@ class History:
 
     def add(self, summary: EpochSummary, spent: tuple[float, float] | None = None) -> None:
         """Add a committed epoch. `spent` is how many milliseconds planning took, and how many have passed since."""
+        if self._recent:  # only the newest is asked about pipelines
+            at, older = self._recent[-1]
+            self._recent[-1] = (at, older.without_pipelines())
         self._recent.append((time.monotonic(), summary))
         self.phases = phases_of(summary, spent)
         self.totals = _after(self.totals, summary, self.phases)
@@ -68,7 +71,7 @@ class History:
 
     @property
     def recent(self) -> list[EpochSummary]:
-        """The newest epochs, oldest first."""
+        """The newest epochs, oldest first. Only the last has what it did for each pipeline."""
         return [summary for _, summary in list(self._recent)]
 
     def rates(self) -> tuple[float, float]:

@@ -25,6 +25,10 @@ if not only_plans():
 PREFIX = 24  # bytes: magic and rows (4 each), layout ^ rows, which columns have a mask (8 each)
 BYTES = -1  # the width of a column of strings
 FINE = -1
+# Instead of the usual magic: all rows are of one window, and each of the first two columns, its start and end, has one
+# value. The layout is changed in the same way, so that a blob is never taken for one of the other form.
+OF_ONE_WINDOW = int.from_bytes(b"HRT4", "little")
+BOUNDS = 2
 
 
 @llvm_intrinsic
@@ -66,6 +70,20 @@ def rows_of(blob: int) -> int:
     return (_word(blob) >> 32) & 0xFFFFFFFF
 
 
+@inlined
+def of_one_window(blob: int) -> bool:
+    return _word(blob) & 0xFFFFFFFF == OF_ONE_WINDOW
+
+
+@inlined
+def _known(blob: int, widths: Any, magic: int, layout: int) -> bool:
+    """True if the prefix is that of rows with this layout."""
+    if of_one_window(blob):
+        bounded = len(widths) >= BOUNDS and widths[0] == 8 and widths[1] == 8 and _word(blob + 16) & 3 == 0
+        return bounded and _word(blob + 8) == layout ^ rows_of(blob) ^ (OF_ONE_WINDOW << 32)
+    return _word(blob) & 0xFFFFFFFF == magic and _word(blob + 8) == layout ^ rows_of(blob)
+
+
 @helper
 def body(widths: Any) -> int:
     """The offset of the first column: after the prefix and the sizes of the columns of strings."""
@@ -86,9 +104,9 @@ def measure(blobs: Any, sizes: Any, widths: Any, magic: int, layout: int, rows: 
     total, flags = 0, 0
     for i in range(len(blobs)):
         blob, size = blobs[i], sizes[i]
-        if size < body(widths) or _word(blob) & 0xFFFFFFFF != magic or _word(blob + 8) != layout ^ rows_of(blob):
+        if size < body(widths) or not _known(blob, widths, magic, layout):
             return i, 0, 0
-        count, own = rows_of(blob), _word(blob + 16)
+        count, own, single = rows_of(blob), _word(blob + 16), BOUNDS if of_one_window(blob) else 0
         rows[i] = count
         total += count
         flags |= own
@@ -103,7 +121,7 @@ def measure(blobs: Any, sizes: Any, widths: Any, magic: int, layout: int, rows: 
                 at += padded(4 * count) + padded(text)
                 string += 1
             else:
-                at += padded(widths[c] * count)
+                at += 8 if c < single else padded(widths[c] * count)
         if at != size:
             return i, 0, 0
     return FINE, flags, column_starts(widths, flags, total, held, np.empty((len(widths), 3), np.int64))
@@ -127,11 +145,13 @@ def column_starts(widths: Any, flags: int, rows: int, held: Any, starts: Any) ->
 
 @kernel
 def join(blobs: Any, widths: Any, magic: int, layout: int, rows: Any, held: Any, flags: int, out: Any) -> None:
-    """Join blobs into one, with the results of `measure`. Does not write the padding between columns."""
+    """Join blobs into one of the usual form, with the results of `measure`. Does not write the padding between
+    columns."""
     total = rows.sum()
     starts = np.empty((len(widths), 3), np.int64)
     column_starts(widths, flags, total, held, starts)
-    starts += np.int64(out.ctypes.data)
+    base = np.int64(out.ctypes.data)
+    starts += base
     words = out.view(np.int64)
     words[0], words[1], words[2] = magic | total << 32, layout ^ total, flags
     string = PREFIX >> 3
@@ -141,7 +161,7 @@ def join(blobs: Any, widths: Any, magic: int, layout: int, rows: Any, held: Any,
             string += 1
     for i in range(len(blobs)):
         blob, count = blobs[i], rows[i]
-        own = _word(blob + 16)
+        own, single = _word(blob + 16), BOUNDS if of_one_window(blob) else 0
         at, string = blob + body(widths), 0
         for c in range(len(widths)):
             if flags >> c & 1:
@@ -152,6 +172,12 @@ def join(blobs: Any, widths: Any, magic: int, layout: int, rows: Any, held: Any,
                     _fill(starts[c, 0], 1, count)
                 starts[c, 0] += count
             size = widths[c] * count
+            if c < single:
+                first = (starts[c, 2] - base) >> 3
+                words[first : first + count] = _word(at)
+                starts[c, 2] += size
+                at += 8
+                continue
             if widths[c] == BYTES:
                 size = _word(blob + PREFIX + 8 * string)
                 _copy(starts[c, 1], at, 4 * count)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.bridge.kernels.blobs import OF_ONE_WINDOW
 from headrace.formats.kernels.jit import helper, inlined, kernel
 
 NO_GROUP = -1
@@ -185,11 +186,20 @@ def _padded(size: int) -> int:
 
 @kernel
 def measure_shares(
-    bounds: Any, presence: Any, slots: Any, columns: Any, shares: Any, lengths: Any, counts: Any, sizes: Any
+    bounds: Any,
+    windowed: bool,
+    presence: Any,
+    slots: Any,
+    columns: Any,
+    shares: Any,
+    lengths: Any,
+    counts: Any,
+    sizes: Any,
 ) -> None:
     """The rows and the bytes of each member's blob for each piece: the groups bounds[j] to bounds[j + 1] in which it
-    has rows. `presence` has the slot with each member's presence counts. `columns` are described below, `shares` has
-    the first column and the end of the columns of each member, and `lengths` the bytes of each text key."""
+    has rows, and which are of one window if `windowed`. `presence` has the slot with each member's presence counts.
+    `columns` are described below, `shares` has the first column and the end of the columns of each member, and
+    `lengths` the bytes of each text key."""
     for m in range(len(presence)):
         present = slots[presence[m]]
         for j in range(len(bounds) - 1):
@@ -207,6 +217,8 @@ def measure_shares(
                         if present[g] > 0:
                             held += lengths[columns[c, 1], g]
                     size += 8 + _padded(4 * rows) + _padded(held)
+                elif windowed and columns[c, 0] <= WINDOW_END:
+                    size += 8
                 else:
                     size += _padded(columns[c, 2] * rows)
             sizes[m, j] = size if rows else 0
@@ -239,6 +251,7 @@ def write_shares(
     first: int,
     end: int,
     bounds: Any,
+    windowed: bool,
     presence: Any,
     slots: Any,
     columns: Any,
@@ -254,7 +267,8 @@ def write_shares(
     seen: Any,
     sizes: Any,
 ) -> None:
-    """Write the blobs of the members `first` to `end`, one after the other, into zeroed memory.
+    """Write the blobs of the members `first` to `end`, one after the other, into zeroed memory. If `windowed`, each has
+    the rows of one window, and the bounds of the window once.
 
     A row of `columns` is: the kind, the number of the key or slot, the bytes of a value, the row of its mask in `valid`
     (keys) or `seen` (slots) or -1, and for a text key the first of its `offsets` into `data`, and how many texts it
@@ -279,8 +293,8 @@ def write_shares(
                 strings += columns[c, 0] == TEXT_KEY
                 if columns[c, 3] >= 0:
                     flags |= 1 << (c - shares[m, 0])
-            words[begin >> 3] = magic | rows << 32
-            words[(begin >> 3) + 1] = digests[m] ^ rows
+            words[begin >> 3] = (OF_ONE_WINDOW if windowed else magic) | rows << 32
+            words[(begin >> 3) + 1] = digests[m] ^ rows ^ (OF_ONE_WINDOW << 32 if windowed else 0)
             words[(begin >> 3) + 2] = flags
             at, string = begin + PREFIX + 8 * strings, (begin + PREFIX) >> 3
             for c in range(shares[m, 0], shares[m, 1]):
@@ -297,6 +311,10 @@ def write_shares(
                     words[string] = held
                     string += 1
                     at += _padded(4 * rows) + _padded(held)
+                    continue
+                if windowed and kind <= WINDOW_END:
+                    words[at >> 3] = times[kind, bounds[j]]
+                    at += 8
                     continue
                 if width == 8:
                     source = slots[number] if kind == SLOT else times[kind] if kind <= WINDOW_END else fixed[number]
