@@ -28,7 +28,7 @@ TEXTS = (
     "ts + INTERVAL 1 DAY", "ts + INTERVAL '1' HOUR", "ts - INTERVAL 90 MINUTES", "dt + INTERVAL 1 MONTH",
     "dt - INTERVAL 1 YEAR", "ts + INTERVAL 1.5 SECONDS", "extract(year FROM ts)", "date_part('year', ts)",
     "substring(s FROM 1 FOR 2)", "trim(s)", "trim(BOTH 'x' FROM s)", "trim(LEADING FROM s)", "position('b' IN s)",
-    "position('b', s)", "overlay(s PLACING 'a' FROM 1)", "a[0]", "mp['a']", "st.x", "element_at(a, 1)",
+    "position('b', s)", "overlay(s PLACING 'a' FROM 1)", "a[0]", "mp['a']", "mp.a", "st.x", "CAST(i AS INTERVAL DAY) > INTERVAL 1 DAY", "from_unixtime(d)", "element_at(a, 1)",
     "transform(a, x -> x + 1)", "array(1, i)", "struct(i, s)", "named_struct('p', i)", "map('a', i)", "nvl(i, 2)",
     "nvl2(i, 1, 2)", "ucase(s)", "len(s)", "pow(i, 2)", "power(i, 2)", "ceil(d)", "ceiling(d)", "mod(i, 2)", "i % 2",
     "i DIV 2", "sign(d)", "dateadd(dt, 1)", "date_diff(dt, dt)", "date_format(ts, 'yyyy')", "string(i)", "boolean(i)",
