@@ -122,7 +122,7 @@ def _narrowed(binder: ExprBinder, overloads: Sequence[Overload], args: list[Expr
     """The arguments cast to types that may not hold all their values, where no wider cast fits: a fraction to BIGINT, a
     STRING to a number, a BOOLEAN to STRING. A value that does not fit fails, as in Spark. None if Spark does not cast
     them so, or if two overloads fit equally well."""
-    found: list[tuple[int, list[Expr]]] = []
+    found: list[tuple[int, list[str]]] = []
     for overload in overloads:
         if (
             not overload.name.isidentifier()
