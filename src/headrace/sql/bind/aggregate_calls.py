@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import MisplacedAggregate, WrongArguments
-from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, Array, DataType
+from headrace.model.schema import BIGINT, DOUBLE, STRING, TIMESTAMP, Array, DataType, Map, Struct
 from headrace.sql.bind.aggregate_constants import SplitCall, split_constants
 from headrace.sql.functions.aggregate_functions import find_aggregate
 from headrace.sql.functions.aggregate_moments import OF_DOUBLES, OF_TWO
@@ -80,6 +80,8 @@ def _aggregate_call(binder: ExprBinder, node: Apply, call: SplitCall, args: list
     if name == "bitmap_construct_agg" and args and args[0].type in INTEGRAL:
         args[0] = binder.coerce(args[0], BIGINT)
     if name == "listagg" and args:
+        if isinstance(args[0].type, Array | Map | Struct):
+            binder.mismatch(f"{node.name} does not take {args[0].type}", "Use collect_list, or explode it first.", at)
         args[0] = binder.coerce(args[0], STRING)
     wanted = call.wanted or (2 if name in ("min_by", "max_by") or name in OF_TWO else 1)
     if name in ("min_by", "max_by") and len(args) == 3:

@@ -168,8 +168,9 @@ def _last(unit: str) -> str:
 
 def cast_to_interval(binder: ExprBinder, expr: Expr, unit: str, at: TextRange, attempt: bool) -> Expr:
     """CAST of a whole number to an interval of one unit, and of an interval to another unit."""
+    whole = expr.type in INTEGRAL
     shown, advice = f"INTERVAL {unit}".strip(), "Multiply a whole number by an interval, as in 3 * INTERVAL '1' DAY."
-    if attempt or not unit or expr.type == STRING or isinstance(expr.type, Decimal):
+    if attempt or not unit or expr.type == STRING or isinstance(expr.type, Decimal) or (whole and " " in unit):
         binder.unsupported(f"a cast from {expr.type} to {shown}", advice, at)
     wanted = INTERVAL_MONTHS if _last(unit) in ("YEAR", "MONTH") else INTERVAL_MICROS
     size = _SIZES[_last(unit)]
@@ -179,7 +180,7 @@ def cast_to_interval(binder: ExprBinder, expr: Expr, unit: str, at: TextRange, a
             below = binder.call("%", (number, Literal(number.type, size, at=at)), at)
             number = binder.call("-", (number, below), at)
         return as_interval(number, unit)
-    if expr.type not in INTEGRAL or " " in unit:
+    if not whole:
         binder.mismatch(f"{expr.type} cannot be cast to {shown}", advice, at)
     wide = binder.call("*", (binder.coerce(expr, BIGINT), Literal(BIGINT, size, at=at)), at)
     return as_interval(wide if wanted == INTERVAL_MICROS else binder.cast(wide, INT, at, False), unit)

@@ -26,6 +26,8 @@ _EXACT = ("unix_date", "unix_seconds", "unix_millis", "unix_micros")
 # Nor a NULL without a type of these.
 _NO_VOID = ("bitmap_count",)
 _VOID_AS = ("STRING", "DOUBLE", "INT")
+# Spark casts to these no type that does not fit.
+_NO_NARROWER = ("timestamp_micros", "timestamp_millis", "timestamp_seconds")
 # Spark makes no STRING of the arguments of these.
 _NO_TEXT = (
     "collation", "json_array_length", "json_object_keys", "mask", "soundex", "to_unix_timestamp", "unix_timestamp",
@@ -49,7 +51,7 @@ def bind_overload(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
     kinds = [a.type for a in args]
     if find(name, kinds) is not None and VOID not in kinds:
         return binder.call(name, tuple(args), node.at)
-    for overload in _by_preference(overloads, kinds):
+    for overload in _by_preference([o for o in overloads if _takes(o, len(args))], kinds):
         coerced = _fit(binder, overload, args)
         if coerced is not None:
             return binder.call(name, coerced, node.at)
@@ -120,9 +122,13 @@ def _narrowed(binder: ExprBinder, overloads: Sequence[Overload], args: list[Expr
     """The arguments cast to types that may not hold all their values, where no wider cast fits: a fraction to BIGINT, a
     STRING to a number, a BOOLEAN to STRING. A value that does not fit fails, as in Spark. None if Spark does not cast
     them so, or if two overloads fit equally well."""
-    found: list[tuple[int, list[Expr]]] = []
+    found: list[tuple[int, list[str]]] = []
     for overload in overloads:
-        if not overload.name.isidentifier() or overload.name in _EXACT or not _takes(overload, len(args)):
+        if (
+            not overload.name.isidentifier()
+            or overload.name in (*_EXACT, *_NO_NARROWER)
+            or not _takes(overload, len(args))
+        ):
             continue
         targets = [_narrower(overloads, overload, i, arg.type) for i, arg in enumerate(args)]
         if all(targets):
