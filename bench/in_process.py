@@ -6,6 +6,7 @@ the processes of Spark; Spark's own work is left out. State is in dictionaries.
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 from collections import defaultdict
@@ -43,7 +44,8 @@ class LocalQuery:
     """A stream's query. `seconds` is the CPU time that each part of the epochs took so far.
 
     `bridge_bytes` are the bytes of all messages from tasks to lanes, `messages` and `calls` those that the state host
-    got. If `cold`, planning and commit find nothing in the processor's caches, however little the tasks read before.
+    got. If `cold`, planning and commit find nothing in the processor's caches and no garbage, whatever the tasks did
+    before.
     """
 
     def __init__(self, request: QueryRequest, parallelism: int = PARALLELISM) -> None:
@@ -91,6 +93,7 @@ class LocalQuery:
 
     def _cool(self) -> None:
         if self.cold:
+            gc.collect(1)  # what the tasks have left is not the driver's
             np.zeros(CACHES, np.uint8).fill(1)
 
     def _took(self, part: str, began: float) -> float:

@@ -25,14 +25,22 @@ _COLOURS = ("#e4604e", "#e8894a", "#e8a64a", "#d9b44a", "#c97b4a")
 COSTS = (
     ("decoding JSON", ("headrace/formats/",)),
     ("Ring 1: state and closing windows", ("headrace/ring1/", "headrace/spark/state_host")),
-    ("Ring 0: cutting and encoding partial results", ()),
-    ("Ring 0: passes in DuckDB", ("headrace/ring0/",)),
+    ("Ring 0: the rest", ("headrace/ring0/",)),
     ("sinks", ("headrace/sinks/",)),
     ("planning and committing", ("headrace/spark/", "headrace/sources/", "headrace/state/", "headrace/stream/")),
     ("Spark's Python workers: reading and writing rows", ("pyspark/",)),
 )
-# In Ring 0 the frame of these that is nearest to the leaf decides whether rows are aggregated or cut and encoded.
-PASSES, CUTS = ("headrace/exec/",), ("headrace/ring0/cuts", "headrace/bridge/", "Runner.finish ")
+# In Ring 0 the frame of these that is nearest to the leaf decides.
+RING0 = (
+    ("Ring 0: passes in DuckDB", ("headrace/exec/",)),
+    ("Ring 0: aggregating and encoding by kernels", ("headrace/ring0/fold",)),
+    (
+        "Ring 0: cutting and sending partial results",
+        ("headrace/ring0/cuts", "headrace/ring0/encoded_pieces", "headrace/bridge/", "Runner.finish "),
+    ),
+)
+# The loop that sends messages is below everything that a task does.
+SENDS = "batches (headrace/bridge/messages"
 # Stacks that only wait, or are this program's own.
 IDLE = ("manager (", "bench/peers/")
 
@@ -115,17 +123,17 @@ def costs(stacks: list[tuple[list[str], int]]) -> list[tuple[str, float]]:
 def _cost(stack: list[str]) -> str:
     for name, places in COSTS:
         if any(place in frame for frame in stack for place in places):
-            return COSTS[2][0] if name == COSTS[3][0] and _cuts(stack) else name
+            return _ring0(stack) or name if "headrace/ring0/" in places else name
     return "other"
 
 
-def _cuts(stack: list[str]) -> bool:
+def _ring0(stack: list[str]) -> str:
+    """What Ring 0 does; empty if it is nothing of `RING0`."""
     for frame in reversed(stack):
-        if any(place in frame for place in PASSES):
-            return False
-        if any(place in frame for place in CUTS):
-            return True
-    return False
+        for name, places in RING0:
+            if not frame.startswith(SENDS) and any(place in frame for place in places):
+                return name
+    return ""
 
 
 def hottest(stacks: list[tuple[list[str], int]], cost: str) -> str:

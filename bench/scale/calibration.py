@@ -60,7 +60,7 @@ def load_of(workload: Workload, queries: Sequence[Query], epoch: range, tasks: i
     needed = {workload.time, *(name for query in queries for name in query.needs)}
     families = {query.family for query in queries if query.family is not None}
     partials = merged = closed = 0.0
-    end = epoch[-1] + 1 - DELAY * feed.PER_SECOND  # windows that end later are still open after the epoch
+    end = epoch[-1] - DELAY * feed.PER_SECOND  # windows that end later are still open after the epoch
     slices = [range(epoch[len(epoch) * t // tasks], epoch[-1] + 1) for t in range(tasks)]
     slices = [range(s.start, slices[t + 1].start if t + 1 < tasks else epoch[-1] + 1) for t, s in enumerate(slices)]
     for query in queries:

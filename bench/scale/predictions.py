@@ -24,7 +24,9 @@ from bench.scale.model import CostModel, Observation, fit, nonnegative
 
 WITHIN = 0.25
 FITTED_ON = (1, 16)
-EPOCH_ROWS = 16 * FILE_ROWS  # of the epochs that are predicted: what bench-peers reads at once in (a) and (c)
+FULL_ROWS, QUICK_ROWS = (2_000, 20_000, 80_000, 300_000), (2_000, 40_000, 160_000)  # of the epochs for the fit
+# Of those that are predicted: what bench-peers reads at once in (a) and (c), and half of it.
+FULL_EPOCH, QUICK_EPOCH = 16 * FILE_ROWS, 8 * FILE_ROWS
 Say = Callable[[str], None]
 
 
@@ -33,7 +35,7 @@ def calibrate(say: Say, quick: bool, driver: Sequence[Observation] = ()) -> Cost
     found: list[Measured] = []
     for name in ("a", "b", "c"):
         for count in (1, 6, 24):
-            for rows in (2_000, 80_000, 300_000) if quick else (2_000, 20_000, 80_000, 300_000):
+            for rows in QUICK_ROWS if quick else FULL_ROWS:
                 found.append(observe(WORKLOADS[name], count, rows, warm=2, measured=2 if quick else 3))
         found.append(observe(WORKLOADS[name], 6, 10_000, tasks=8, warm=2, measured=2))
     for workload, count in ((WIDE, 1), (WINDOWS, 4), (WINDOWS, 12), (FILTERS, 6)):
@@ -57,13 +59,14 @@ def judge(report: Report, name: str, predicted: float, measured: float, say: Say
 
 
 def check_epochs(report: Report, model: CostModel, say: Say, quick: bool) -> None:
-    """Epochs of the size that bench-peers has, in one process: 2.7 times the largest in the fit."""
+    """Epochs in one process that are two and a half times as large as the largest in the fit."""
     cases = (
         {"a": (8, 32), "b": (8, 32), "c": (8, 32)} if quick else {"a": (1, 8, 32, 128), "b": (8, 32), "c": (1, 8, 32)}
     )
     for name, counts in cases.items():
         for count in counts:
-            seen = observe(WORKLOADS[name], count, EPOCH_ROWS, warm=2, measured=2).observation
+            rows = QUICK_EPOCH if quick else FULL_EPOCH
+            seen = observe(WORKLOADS[name], count, rows, warm=2, measured=2).observation
             judge(report, f"({name}) N = {count}, CPU of an epoch", model.total(seen.load), seen.total, say, "s")
 
 

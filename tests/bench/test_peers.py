@@ -230,6 +230,20 @@ def test_a_flame_graph_names_costs_and_hides_the_machines_directories() -> None:
     assert picture.count("<rect") == 1 + 1 + 2 + 2  # background, root, two roots of stacks, two leaves
 
 
+def test_the_loop_that_sends_messages_does_not_count_for_what_it_calls() -> None:
+    inside = ["read_partition (headrace/spark/epochs.py)", "batches (headrace/bridge/messages.py)"]
+    inside.append("run (headrace/ring0/task.py)")
+    leaves = {
+        "shares_of (headrace/ring0/folding.py)": "Ring 0: aggregating and encoding by kernels",
+        "run (headrace/exec/duck.py)": "Ring 0: passes in DuckDB",
+        "packs (headrace/bridge/packs.py)": "Ring 0: cutting and sending partial results",
+        "_line (headrace/ring0/task.py)": "Ring 0: the rest",
+        "decode (headrace/formats/json.py)": "decoding JSON",
+    }
+    for leaf, name in leaves.items():
+        assert flame.costs([([*inside, leaf], 1)]) == [(name, 1.0)]
+
+
 def test_nothing_is_infinite_in_a_figure_that_was_measured() -> None:
     report = Report()
     figures.judge(report, compared("a", headrace={1: 1.0, 8: 1.0, 32: 1.5}, before={8: 1.0}))

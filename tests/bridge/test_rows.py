@@ -185,7 +185,7 @@ def test_bounds_of_a_window_may_be_there_once(values: pa.Table, once: list[bool]
     parts = []
     for number in range(3):
         bounds = [pa.array([n * number] * values.num_rows, pa.int64()) for n in (10, 11)]
-        columns = [*bounds, *values.columns]
+        columns: list[Any] = [*bounds, *values.columns]
         parts.append(pa.table(columns, ["window_start", "window_end", *values.column_names]))
     blobs = [
         of_one_window(part) if single and part.num_rows else encode_rows(part)

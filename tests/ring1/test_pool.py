@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -156,7 +157,8 @@ def test_state_of_earlier_releases_has_the_bounds_of_windows_in_every_row(
     long = replace(counting(5, WORD, window=Window("tumble", 60_000_000, 60_000_000), buckets=BUCKETS), pooled=True)
     given = [*pipelines(pooled=True), long]
     wanted, found = Epochs(), Epochs()
-    measure, write = folds.measure_shares, folds.write_shares
+    measure: Any = folds.measure_shares
+    write: Any = folds.write_shares
     for number in range(20):
         wanted.run(given, 6 * number)
         with monkeypatch.context() as patch:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -23,7 +23,7 @@ PACK_BYTES = 8 * 1024 * 1024
 # A pack of so many bytes is compressed. Spark takes about 8 ms of CPU to carry a megabyte from a task to a pool. LZ4
 # takes 1 to 2 ms for both directions, and leaves a half to a quarter.
 COMPRESSED_FROM = 32 * 1024
-_CODEC = "lz4_raw"
+_CODEC: Literal["lz4_raw"] = "lz4_raw"
 _COUNT = struct.Struct("<II")
 _ENTRY = struct.Struct("<qqqII")
 _SIZE = struct.Struct("<Q")  # in a compressed pack: the bytes after it when they are not compressed
@@ -80,7 +80,7 @@ def unpack(message: bytes) -> Iterator[PackEntry]:
 
 def _decompressed(message: bytes) -> bytes:
     (size,) = _SIZE.unpack_from(message, _COUNT.size)
-    compressed = memoryview(message)[_COUNT.size + _SIZE.size :]
+    compressed = pa.py_buffer(message).slice(_COUNT.size + _SIZE.size)
     try:
         body: bytes = pa.decompress(compressed, decompressed_size=size, codec=_CODEC, asbytes=True)
     except (OSError, ValueError) as problem:  # Arrow's errors are both

@@ -48,8 +48,8 @@ class CheckpointSync:
         found = done | rest
         for files in (rest, done):
             paths = {path for path, _, _ in files - self._synced}
-            # Files and directories in any order: until all are on disk, nothing relies on them.
-            _sync_all(paths | self._above(paths))
+            _sync_all(paths)
+            _sync_all(self._above(paths))
         self._synced = found
 
     def _above(self, paths: set[str]) -> set[str]:
