@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -17,13 +17,18 @@ _log = logging.getLogger("headrace.test")
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The other end of standard error."""
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """Call it to make standard error a pipe, and get its other end. (pytest sets its own just before the test.)"""
     reads, writes = os.pipe()
     stream = io.TextIOWrapper(os.fdopen(writes, "wb"), encoding="utf-8", line_buffering=True)
-    for name in ("stderr", "__stderr__"):
-        monkeypatch.setattr(sys, name, stream)
-    yield reads
+
+    def make() -> int:
+        for name in ("stderr", "__stderr__"):
+            monkeypatch.setattr(sys, name, stream)
+        return reads
+
+    yield make
+    monkeypatch.undo()
     stream.close()
     os.close(reads)
 
@@ -33,7 +38,8 @@ def log(count: int) -> None:
         _log.info("epoch %d %s", number, "x" * 200, extra=facts("epoch"))
 
 
-def test_a_standard_error_that_nobody_reads_holds_up_no_thread_that_logs(reads: int) -> None:
+def test_a_standard_error_that_nobody_reads_holds_up_no_thread_that_logs(pipe: Callable[[], int]) -> None:
+    reads = pipe()
     with logging_to("json", logging.INFO, timed=True):
         logging_thread = threading.Thread(target=log, args=(3000,), daemon=True)  # a pipe holds 64 kB
         logging_thread.start()
@@ -48,7 +54,8 @@ def test_a_standard_error_that_nobody_reads_holds_up_no_thread_that_logs(reads: 
     assert seen.startswith(b'{"time"')
 
 
-def test_lines_are_written_in_order_with_other_output(reads: int) -> None:
+def test_lines_are_written_in_order_with_other_output(pipe: Callable[[], int]) -> None:
+    reads = pipe()
     with logging_to("text", logging.INFO, timed=False):
         for number in range(20):
             _log.info("line %d", number)

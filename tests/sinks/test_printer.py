@@ -68,7 +68,7 @@ def test_a_reader_that_does_not_read_blocks_nothing_and_sees_how_much_it_missed(
     printer.print("again\n")
     while b"again" not in seen:
         seen += os.read(reads, 1 << 20)
-    assert f"({dropped} epochs are not shown".encode() in seen
+    assert sum(map(int, re.findall(rb"\((\d+) epochs are not shown", seen))) == dropped  # in one note, or several
     printer.close()
     os.close(reads)
 
