@@ -78,14 +78,14 @@ def test_every_query_gives_the_rows_of_spark_batch(
             f"WITH (source = 'files', format = 'json', path = '{inputs / 'payments'}');"
             "CREATE SINK m WITH (type = 'memory', max_rows = '100000')"
         )
-        hub.sql(";".join(f"CREATE PIPELINE {name} INTO m AS {text}" for name, text in queries.items()))
+        hub.sql(";".join(f"CREATE PIPELINE p_{name} INTO m AS {text}" for name, text in queries.items()))
         assert hub.wait_until_end(600)
         for name in queries:
-            status = hub.pipelines[name].status()
+            status = hub.pipelines[f"p_{name}"].status()
             if status.state == "failed" or status.host != wave.split("-")[0]:
                 problems.append(f"{name}: {status.host} {status.error}")
                 continue
-            found = [_hashable(row) for row in rows_of(hub.pipelines[name].results())]
+            found = [_hashable(row) for row in rows_of(hub.pipelines[f"p_{name}"].results())]
             try:
                 assert_same_rows(found, [_hashable(row) for row in wanted[name]], name)
             except AssertionError as problem:

@@ -120,7 +120,7 @@ CLOSING = {
     "windows": "SELECT unix_seconds(window.start) AS s, count(*) AS n FROM a WHERE id < 3 "
     "GROUP BY window(ts, '10 seconds')",
     "sessions": "SELECT unix_seconds(session_window.start) AS s, count(*) AS n FROM a WHERE id < 3 "
-    "GROUP BY session_window(ts, '5 seconds')",
+    "GROUP BY session_window(ts, '5 seconds'), id < 9",
 }
 
 

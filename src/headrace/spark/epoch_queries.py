@@ -210,7 +210,7 @@ class EpochQueries:
         def go_on() -> bool:
             return not (self._cancelled or one.given_up) and time.perf_counter() < until
 
-        row = failing_row(self._spark, program.staged, one.query.staged, fails, go_on)
+        row = failing_row(self._spark, program.staged, one.query.staged, fails=fails, go_on=go_on)
         return failure if row is None else on_row(failure, described(row))
 
     def _over_rows(self, query: EpochQuery, rows: DataFrame) -> DataFrame:

@@ -32,6 +32,9 @@ _REGISTERED = (
     "An epoch that is run again after a crash would give other rows. If the function always returns the same for the "
     "same arguments, register it as deterministic: a table function of Python with .asDeterministic()."
 )
+_SESSION = "spark.sessionWindow"  # the mark of Spark's analyzer
+_GLOBAL_SESSION = "a session window without another group key"
+_WITH_KEY = "Add a key, such as a column or a condition on one: GROUP BY session_window(ts, ...), device."
 _NO_STREAM = Blocker("stateful", "a query that reads no stream")
 
 
@@ -53,11 +56,19 @@ def streaming_blocker(plan: Any, range_of: RangeOf) -> Blocker | None:
         found = _random(node, range_of)
         if found is None and name in _SORTS:
             found = Blocker("sort", _SORTS[name], _SORTS[name], range_of(node))
+        if found is None and name == "Aggregate" and _only_session(node):
+            found = Blocker("stateful", _GLOBAL_SESSION, "session_window", range_of(node), advice=_WITH_KEY)
         if found is None and any(inner.isStreaming() for inner in seq(node.subqueries())):
             found = Blocker("join", "a subquery over a stream", "", range_of(node))
         if found is not None:
             return found
     return None
+
+
+def _only_session(node: Any) -> bool:
+    """True for groups by a session window alone. Spark's streaming refuses them only when the query starts."""
+    keys = seq(node.groupingExpressions())
+    return len(keys) == 1 and "metadata" in dir(keys[0]) and bool(keys[0].metadata().contains(_SESSION))
 
 
 def _first_of(plan: Any, range_of: RangeOf) -> Blocker | None:

@@ -102,7 +102,7 @@ def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:
 def on_row(failure: EvaluationFailed, row: str) -> EvaluationFailed:
     """The failure with the values of the row on which the query fails."""
     message = failure.message.replace(_SOME_ROW, f"on the row where {row}", 1)
-    return EvaluationFailed(message, advice=failure.advice, **failure.params, row=row)
+    return EvaluationFailed(message, advice=failure.advice, said=failure.params.get("said", ""), row=row)
 
 
 def condition_of(problem: Exception) -> str:
