@@ -149,9 +149,8 @@ def run_pool(bucket: int, messages: list[Row], store: Store, raised: Raised) -> 
         reports.append(report)
     pool.settle()
     if reports:
-        key = messages[0]
-        report = encode(PoolReport.of(reports))
-        rows.append(Row(key.instance, key.bucket, task=0, seq=0, kind=int(MessageKind.REPORT), payload=report))
+        key, payload = messages[0], encode(PoolReport.of(reports))
+        rows.append(Row(key.instance, key.bucket, task=0, seq=0, kind=int(MessageKind.REPORT), payload=payload))
     return rows
 
 
