@@ -9,7 +9,6 @@ checksums wrote it and was killed after the sink had committed the epoch in `log
 from __future__ import annotations
 
 import base64
-import copy
 import errno
 import json
 from pathlib import Path
@@ -27,6 +26,7 @@ from headrace.service.offline import OfflineHub
 from headrace.state.restore import restore
 from tests.e2e.support import put
 from tests.ring1.memory_store import MemoryStore
+from tests.shared.chain import Chain
 from tests.shared.mini import Checkpoint, Mini
 
 BEFORE: dict[str, Any] = json.loads(Path(__file__).with_name("before_checksums.json").read_text())
@@ -158,21 +158,21 @@ MINUTES = (
 )
 
 
-def minutes(root: Path, spread: bool, monkeypatch: pytest.MonkeyPatch) -> Mini:
+def minutes(root: Path, spread: bool, monkeypatch: pytest.MonkeyPatch) -> Chain:
     """A hub whose pipeline has an open window with two rows of `a` and one of `b`."""
     (root / "in").mkdir()
     with monkeypatch.context() as patched:
         patched.setattr(draft_pipelines, "PipelineDef", lambda **made: PipelineDef(**made | {"spread": spread}))
-        mini = Mini(root / "state", monkeypatch)
-        mini.hub.sql(MINUTES.format(path=root / "in"))
-    arrive(mini, root, 0, "a", "a", "b")
-    return mini
+        chain = Chain(root / "state", monkeypatch)
+        chain.sql(MINUTES.format(path=root / "in"))
+    arrive(chain, root, 0, "a", "a", "b")
+    return chain
 
 
-def arrive(mini: Mini, root: Path, minute: int, *keys: str) -> None:
+def arrive(chain: Chain, root: Path, minute: int, *keys: str) -> None:
     lines = [json.dumps({"ts": f"2026-01-01T00:0{minute}:00Z", "k": k}) for k in keys]
     put(root / "in" / f"{len(list((root / 'in').iterdir()))}.json", lines)
-    mini.drain()
+    chain.drain()
 
 
 def format_2(file: Path) -> None:
@@ -185,22 +185,21 @@ def format_2(file: Path) -> None:
 def test_open_windows_of_format_2_close_in_a_directory_or_savepoint_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool, restored: bool
 ) -> None:
-    mini, state = minutes(tmp_path, spread, monkeypatch), tmp_path / "state"
-    saved = copy.deepcopy(mini.checkpoint)
-    taken = mini.hub.savepoint("monday")
-    mini.hub.close()
+    chain, state = minutes(tmp_path, spread, monkeypatch), tmp_path / "state"
+    taken = chain.hub.savepoint("monday")
+    chain.hub.close()
     if restored:
         format_2(taken / "savepoint.json")
         restore(taken, tmp_path / "restored")
         state = tmp_path / "restored"
     else:
         (state / "VERSION").write_text("2\n")
-    mini = Mini(state, monkeypatch, kept=saved)
-    arrive(mini, tmp_path, 0, "a")
-    arrive(mini, tmp_path, 5, "a")
-    assert dict(mini.output(mini.hub.record("p").definition.instance)) == {"a": 3, "b": 1}
-    assert mini.hub.record("p").definition.spread is spread
-    mini.hub.close()
+    again = Chain(state, monkeypatch, like=chain)
+    arrive(again, tmp_path, 0, "a")
+    arrive(again, tmp_path, 5, "a")
+    assert dict(again.rows("p")) == {"a": 3, "b": 1}
+    assert again.hub.record("p").definition.spread is spread
+    again.hub.close()
     assert (state / "VERSION").read_text() == "3\n"
 
 
@@ -208,12 +207,12 @@ def test_a_release_of_format_2_refuses_state_whose_pools_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would ignore that a pipeline is `spread`, and look for its open windows in other pools."""
-    mini = minutes(tmp_path, True, monkeypatch)
-    taken = mini.hub.savepoint("monday")
-    mini.hub.close()
+    chain = minutes(tmp_path, True, monkeypatch)
+    taken = chain.hub.savepoint("monday")
+    chain.hub.close()
     monkeypatch.setattr("headrace.state.state_dir.FORMAT", 2)
     monkeypatch.setattr("headrace.state.restore.READABLE_FORMATS", (1, 2))
     with pytest.raises(StateTooNew):
-        Mini(tmp_path / "state", monkeypatch)
+        Chain(tmp_path / "state", monkeypatch)
     with pytest.raises(BadSavepoint):
         restore(taken, tmp_path / "restored")

@@ -149,8 +149,7 @@ def run_pool(bucket: int, messages: list[Row], store: Store, raised: Raised) -> 
         reports.append(report)
     pool.settle()
     if reports:
-        key = messages[0]
-        payload = encode(PoolReport.of(reports))
+        key, payload = messages[0], encode(PoolReport.of(reports))
         rows.append(Row(key.instance, key.bucket, task=0, seq=0, kind=int(MessageKind.REPORT), payload=payload))
     return rows
 
