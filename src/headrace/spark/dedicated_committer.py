@@ -37,12 +37,12 @@ from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sinks.feed_log import FeedLog
 from headrace.sinks.feed_sink import feed_settings, is_full
 from headrace.sinks.sink_kind import EpochMark, SinkKey, Staged
-from headrace.spark.driver_sinks import DriverSinks
+from headrace.spark.driver_sinks import DriverSinks, still_owed
 from headrace.spark.query_failures import is_of_spark, query_failure
 from headrace.spark.query_output import write_output
 from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.checkpoint_sync import CheckpointSync
-from headrace.state.dedicated_state import BEGIN, Begin, LeftBehind, stream_directory_of
+from headrace.state.dedicated_state import BEGIN, Begin, LeftBehind, remember, sinks_of, stream_directory_of
 from headrace.state.progress import Debt, PipelineProgress, Progress, ProgressView, require_same_epoch
 from headrace.state.spark_log import feed_positions, newest_commit, sync_epoch
 
@@ -115,6 +115,7 @@ class DedicatedCommitter:
         self._share = ReadShare(time.monotonic)
         self._synced = CheckpointSync(directory / CHECKPOINT)
         self._released = -1
+        self._remembered: PipelineDef | None = None
 
     @property
     def progress(self) -> Progress:
@@ -144,6 +145,9 @@ class DedicatedCommitter:
         if begin is None:
             raise damaged(self._directory / BEGIN, "is missing, but the query has run")
         before = self._with_undecided(before, begin, pipeline)
+        if pipeline != self._remembered:
+            remember(self._directory, pipeline)
+            self._remembered = pipeline
         key = self.sinks.key(pipeline.instance, begin.first + batch, digest)
         staged = self.sinks.staged(pipeline)
         for sink in staged.sinks:
@@ -230,10 +234,10 @@ class DedicatedCommitter:
         sink that shows an epoch may forget its manifest."""
         if before.epoch >= 0 or not begin.all_undecided:
             return before
-        names = [sink.name for sink in pipeline.sinks]
         owed = {(debt.sink, debt.epoch) for debt in before.debts}
         new: list[Debt] = []
         for epoch in begin.all_undecided:
+            names = sinks_of(begin.sinks, epoch, pipeline)
             key = self.sinks.key(pipeline.instance, epoch)
             if any(self.sinks.of(pipeline, name).committed(key) for name in names):
                 new += [Debt(pipeline, name, epoch) for name in names if (name, epoch) not in owed]
@@ -251,7 +255,7 @@ class DedicatedCommitter:
         counted = replace(
             counted, rows_out=counted.rows_out + (delivered.rows or 0), late=counted.late + late, epoch=batch
         )
-        owed = [d for d in before.debts if not self.sinks.settled(d)]
+        owed = still_owed(before.debts, self.sinks.settled)
         gone = before.detached.get(pipeline.run, {}) | delivered.detached
         return replace(
             before,
@@ -267,7 +271,7 @@ class DedicatedCommitter:
             return self._progress.read().debts
         try:
             before = self._progress.read()
-            left = tuple(debt for debt in before.debts if not self.sinks.settled(debt))
+            left = still_owed(before.debts, self.sinks.settled)
             if left != before.debts:
                 self._progress.write(replace(before, debts=left))
             return left
@@ -278,20 +282,16 @@ class DedicatedCommitter:
         """The pipeline is dropped and its query has ended: try once to commit the epochs that its sinks owe. Returns
         those that they may lack afterwards."""
         known = {(debt.sink, debt.epoch) for debt in left.debts}
-        undecided = tuple(Debt(pipeline, sink.name, epoch) for epoch in left.undecided for sink in pipeline.sinks)
-        undecided = tuple(debt for debt in undecided if (debt.sink, debt.epoch) not in known)
+        asked = {epoch: sinks_of(left.sinks, epoch, pipeline) for epoch in left.undecided}
+        undecided = [Debt(pipeline, name, epoch) for epoch, names in asked.items() for name in names]
+        undecided = [debt for debt in undecided if (debt.sink, debt.epoch) not in known]
         if not self._busy.acquire(timeout=SETTLE_SECONDS):  # a commit hangs in a sink
             return (*left.debts, *undecided)
         try:
-            lacking = [debt for debt in left.debts if not self.sinks.settled(debt, declared=False)]
-            for epoch in left.undecided:
-                shown = {self._shows(pipeline, sink.name, epoch) for sink in pipeline.sinks}
-                owed = [debt for debt in undecided if debt.epoch == epoch]
-                if True in shown:  # then all have promised it
-                    lacking += [debt for debt in owed if not self.sinks.settled(debt, declared=False)]
-                elif None in shown:
-                    lacking += owed
-            return tuple(lacking)
+            shown = {epoch: {self._shows(pipeline, name, epoch) for name in names} for epoch, names in asked.items()}
+            promised = [debt for debt in undecided if True in shown[debt.epoch]]  # if one sink has it, all promised it
+            unclear = [debt for debt in undecided if True not in shown[debt.epoch] and None in shown[debt.epoch]]
+            return (*still_owed((*left.debts, *promised), partial(self.sinks.settled, declared=False)), *unclear)
         finally:
             self._busy.release()
 
@@ -321,7 +321,7 @@ class DedicatedCommitter:
 
     def moved(self, directory: Path, checkpoint: str) -> None:
         """Go on with another checkpoint in another directory. Only while no query runs."""
-        self._directory, self._released = directory, -1
+        self._directory, self._released, self._remembered = directory, -1, None
         self._synced = CheckpointSync(directory / CHECKPOINT)
         self._progress = ProgressView(directory)
         self.sinks.moved(checkpoint)

@@ -22,6 +22,19 @@ from headrace.state.progress import Debt
 _log = logging.getLogger(__name__)
 
 
+def still_owed(debts: Iterable[Debt], settled: Callable[[Debt], bool]) -> tuple[Debt, ...]:
+    """Try to commit the epochs that sinks owe, each sink's oldest first. Returns those that are still owed. A sink that
+    fails is not asked for its later epochs: committing one deletes the staged rows of the older ones."""
+    left: list[Debt] = []
+    failed: set[tuple[int, str]] = set()
+    for debt in sorted(debts, key=lambda debt: debt.epoch):
+        sink = (debt.pipeline.instance, debt.sink)
+        if sink in failed or not settled(debt):
+            failed.add(sink)
+            left.append(debt)
+    return tuple(left)
+
+
 class DriverSinks:
     """One object per sink and instance. The streaming thread and readers of results share them.
 

@@ -41,6 +41,7 @@ from headrace.state.dedicated_state import (
     left_behind,
     lost_begin,
     newest_turn,
+    remember,
     require_whole_turns,
     sink_epochs,
     take_staging,
@@ -160,7 +161,7 @@ class DedicatedRuntime:
             else:
                 take_staging(dropped, self.home)
                 *earlier, undecided = left.undecided or (None,)
-                first = Begin(begin, skipped, first=left.epochs.newest + 1, undecided=undecided, earlier=tuple(earlier))
+                first = Begin(begin, skipped, left.epochs.newest + 1, undecided, tuple(earlier), left.sinks)
                 self._begin_turn(0, first, left.epochs.checkpoint, left.debts)
             for old in dropped:
                 shutil.rmtree(old, ignore_errors=True)
@@ -178,6 +179,7 @@ class DedicatedRuntime:
             write_progress(directory, Progress(debts=debts))
         if checkpoint is not None:
             continue_checkpoint(directory, checkpoint)
+            remember(directory, self.pipeline)
         checkpoint_id(directory, self.pipeline.name)
         store(directory / BEGIN, begin)
         delete_earlier_turns(self.home)
