@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -49,6 +50,7 @@ from headrace.state.spark_log import feed_positions, newest_commit, sync_epoch
 SETTLE_SECONDS = 1.0
 ROOM_SECONDS = 0.1  # between two looks at feeds that are full
 BACKLOG_SECONDS = 0.25  # between two looks at streams that read a backlog
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,9 @@ class DedicatedCommitter:
 
     def _commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, query: RunningBatch) -> None:
         began = time.perf_counter()
-        self._synced.sync()  # the state that the batch starts from
-        sync_epoch(self._directory / CHECKPOINT, batch)
+        with state_errors(self._directory / CHECKPOINT):
+            self._synced.sync()  # the state that the batch starts from
+            sync_epoch(self._directory / CHECKPOINT, batch)
         before, digest = self._progress.read(), self._digest(batch)
         require_same_epoch(before, batch, "")
         begin = stored(Begin, self._directory / BEGIN)
@@ -278,9 +281,11 @@ class DedicatedCommitter:
         finally:
             self._busy.release()
 
-    def settle_last(self, pipeline: PipelineDef, left: LeftBehind) -> tuple[Debt, ...]:
-        """The pipeline is dropped and its query has ended: try once to commit the epochs that its sinks owe. Returns
-        those that they may lack afterwards."""
+    def settle_last(
+        self, pipeline: PipelineDef, left: LeftBehind, wanted: Callable[[], bool] = lambda: True
+    ) -> tuple[Debt, ...]:
+        """The pipeline is dropped and its query has ended: try once to commit the epochs that its sinks owe, as long as
+        that is `wanted`. Returns those that they may lack afterwards."""
         known = {(debt.sink, debt.epoch) for debt in left.debts}
         asked = {epoch: sinks_of(left.sinks, epoch, pipeline) for epoch in left.undecided}
         undecided = [Debt(pipeline, name, epoch) for epoch, names in asked.items() for name in names]
@@ -291,15 +296,24 @@ class DedicatedCommitter:
             shown = {epoch: {self._shows(pipeline, name, epoch) for name in names} for epoch, names in asked.items()}
             promised = [debt for debt in undecided if True in shown[debt.epoch]]  # if one sink has it, all promised it
             unclear = [debt for debt in undecided if True not in shown[debt.epoch] and None in shown[debt.epoch]]
-            return (*still_owed((*left.debts, *promised), partial(self.sinks.settled, declared=False)), *unclear)
+            lacking = still_owed((*left.debts, *promised), lambda debt: wanted() and self._settled_last(debt))
+            return (*lacking, *unclear)
         finally:
             self._busy.release()
+
+    def _settled_last(self, debt: Debt) -> bool:
+        """Try to commit an epoch that a sink owes. Whatever it raises, the other sinks are asked, too."""
+        try:
+            return self.sinks.settled(debt, declared=False)
+        except Exception as problem:  # such as one of the sink's client library
+            _log.warning("pipeline %s, sink %s, epoch %d: %r", debt.pipeline.name, debt.sink, debt.epoch, problem)
+            return False
 
     def _shows(self, pipeline: PipelineDef, name: str, epoch: int) -> bool | None:
         """True if a sink has committed an epoch. None if it does not say."""
         try:
             return self.sinks.of(pipeline, name).committed(self.sinks.key(pipeline.instance, epoch))
-        except HeadraceError:
+        except Exception:  # then the epoch is named as one that the sinks may lack
             return None
 
     def release(self) -> None:

@@ -61,6 +61,11 @@ class DriverSinks:
         """The sinks that are open, by instance and name. Dead letters are under `STREAM_LANE`."""
         return list(self._sinks)
 
+    @property
+    def steps(self) -> int:
+        """Grows while sinks take rows of epochs that were promised, if they are sinks that may take long for that."""
+        return sum(getattr(sink, "steps", 0) for sink in list(self._sinks.values()))
+
     def of(self, pipeline: PipelineDef, name: str) -> DriverSink:
         """One of a pipeline's sinks."""
         key = (pipeline.instance, name)

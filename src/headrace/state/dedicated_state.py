@@ -22,7 +22,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.base.durable import fsync, private_directory, state_errors
@@ -45,8 +45,8 @@ class Begin:
     in the feeds and are not read, because the pipeline lost its state. Batch 0 is epoch `first` in sinks. The epoch
     `undecided` is the newest one of a state that was dropped: some sinks may have committed it and others not. The same
     is true of the epochs in `earlier`, of states before that one which were dropped before they committed a batch.
-    `sinks` are the names of the sinks that such an epoch was for, by epoch: a sink that was detached before gets nothing
-    of it. Earlier versions did not store these."""
+    `sinks` are the names of the sinks that such an epoch was for, by epoch: a sink that was detached before gets
+    nothing of it. Earlier versions did not store these."""
 
     positions: dict[str, int]
     skipped: int = 0
@@ -104,19 +104,33 @@ class LeftBehind:
     sinks: dict[str, tuple[str, ...]]
 
 
+def states_of(directory: Path, instance: int) -> list[Path]:
+    """The directories of all states of an instance. The newest is the last."""
+    return sorted(directory.glob(f"{instance}-*"), key=_fresh)
+
+
+def _fresh(home: Path) -> int:
+    number = home.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
 def dropped_states(home: Path, instance: int) -> list[Path]:
     """The directories of the earlier states of an instance. The newest is the last."""
-    found = [p for p in home.parent.glob(f"{instance}-*") if p != home]
-    return sorted(found, key=lambda p: int(number) if (number := p.name.rpartition("-")[2]).isdigit() else -1)
+    return [state for state in states_of(home.parent, instance) if state != home]
+
+
+def begun(states: Sequence[Path]) -> list[Path]:
+    """Those of these states that have begun."""
+    return [home for home in states if newest_turn(home) >= 0 or lost_begin(home) is not None]
 
 
 def left_behind(dropped: Sequence[Path], pipeline: str) -> LeftBehind | None:
     """What the newest of these states that has begun leaves behind. None if there is none, or if its files are damaged:
     then the next state begins under a checkpoint id of its own."""
-    begun = [home for home in dropped if newest_turn(home) >= 0 or lost_begin(home) is not None]
-    if not begun or lost_begin(begun[-1]) is not None:
+    states = begun(dropped)
+    if not states or lost_begin(states[-1]) is not None:
         return None
-    turn = begun[-1] / str(newest_turn(begun[-1]))
+    turn = states[-1] / str(newest_turn(states[-1]))
     with contextlib.suppress(HeadraceError):
         epochs, progress = sink_epochs(turn, pipeline), read_progress(turn)
         begin = stored(Begin, turn / BEGIN) or Begin({})
@@ -141,6 +155,17 @@ def remembered(turn: Path) -> PipelineDef | None:
     """The pipeline as its newest batch was delivered. None if that is not known: earlier versions did not store it.
     Raises StateDamaged."""
     return stored(PipelineDef, turn / DEFINITION)
+
+
+def last_definition(states: Sequence[Path]) -> PipelineDef | None:
+    """The pipeline that these states are of, with the number `fresh` of the newest. None if nothing was delivered, or
+    if that is not known. Raises StateDamaged."""
+    found = None
+    if states and (known := begun(states)):
+        turn = known[-1] / str(max(0, newest_turn(known[-1])))
+        debts = read_progress(turn).debts
+        found = remembered(turn) or (debts[-1].pipeline if debts else None)
+    return None if found is None else replace(found, fresh=_fresh(states[-1]))
 
 
 def _sinks_in_use(turn: Path, progress: Progress) -> tuple[str, ...] | None:
