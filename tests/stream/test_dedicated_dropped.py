@@ -218,7 +218,7 @@ def test_a_sink_may_take_as_long_as_it_takes_rows_and_a_minute_at_most(
 
     def slowly(rows: StagedRows) -> Iterator[pa.RecordBatch]:
         for batch in batches(rows):
-            time.sleep(0.1)
+            time.sleep(0.1 * batch.num_rows)
             yield batch
 
     monkeypatch.setattr(StagedRows, "batches", slowly)

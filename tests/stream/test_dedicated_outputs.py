@@ -176,8 +176,7 @@ def test_a_query_that_is_gone_keeps_nothing_in_the_stream_that_it_fed(joined: Jo
     streams = dict.fromkeys(("s", "t", "out"))
     catalog: Any = SimpleNamespace(pipelines={}, ended=(), streams=streams)
     declared: Any = SimpleNamespace(catalog=catalog)
-    host: Any = None
-    DedicatedPipelines(declared, lambda stream: joined.root / "streams" / stream, host).sweep()
+    DedicatedPipelines(declared, lambda stream: joined.root / "streams" / stream, Host()).sweep()
     assert not joined.runtime.home.exists()
     assert [p.name for p in joined.out.directory.glob("ended-*")] == ["ended-1"]
 

@@ -201,6 +201,8 @@ class DedicatedPipelines:
         finally:
             with self._lock:
                 self._leaving -= numbers
+                for instance in numbers:
+                    self._end_writer(instance, self._declarations.catalog)
                 for _, entry in self._undeclared():
                     self._delete(entry)
 

@@ -60,7 +60,7 @@ class SavedScripts:
             self._reserve.with_room(partial(self._declarations.save, after), needed=must)
         self.make_feeds()
         quick = tuple(p for change in effects.changes for p in change.quick)
-        return DeclaredScript(before, after, changes, quick, tuple(warnings))
+        return DeclaredScript(before, after, changes, quick, warnings=tuple(warnings))
 
     def make_feeds(self) -> None:
         """Make the directories of streams that pipelines feed: a pipeline drops the rows of a stream without one."""

@@ -160,7 +160,8 @@ class DedicatedRuntime:
             else:
                 take_staging(dropped, self.home)
                 *earlier, undecided = left.undecided or (None,)
-                first = Begin(begin, skipped, left.epochs.newest + 1, undecided, tuple(earlier), left.sinks)
+                newest = left.epochs.newest
+                first = Begin(begin, skipped, newest + 1, undecided=undecided, earlier=tuple(earlier), sinks=left.sinks)
                 self._begin_turn(0, first, left.epochs.checkpoint, left.debts)
             for old in dropped:
                 shutil.rmtree(old, ignore_errors=True)
