@@ -25,6 +25,7 @@ from headrace.sinks.feed_log import FeedEpoch, FeedLog, make_fed_stream, read_se
 from headrace.sinks.sink_kind import SinkKey
 from headrace.sinks.staging import staged_in
 from headrace.state.progress import ProgressView
+from tests.stream.test_dedicated_damage import Host
 from tests.stream.test_dedicated_epochs import Rig, rows_without_spark
 
 __all__ = ["rows_without_spark"]
