@@ -700,3 +700,13 @@ def test_a_script_whose_stream_cannot_be_started_has_no_effect(
         hub.sql("CREATE SINK other WITH (type = 'memory'); CREATE PIPELINE p INTO other AS SELECT id FROM s")
     assert hub.pipelines == {}
     assert hub.catalog.sink("other") is None
+
+
+def test_a_drop_tells_which_rows_sinks_may_lack(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    dedicated = hub._reconciler.dedicated
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    monkeypatch.setattr(dedicated, "align", lambda: ["b epoch 1"])
+    assert hub.sql("SHOW STREAMS; DROP PIPELINE p")[-1].warnings == ("b epoch 1",)
+    monkeypatch.setattr(dedicated, "deliver_last", lambda streams: [f"b epoch 2 of {', '.join(streams)}"])
+    (result,) = hub.sql("DROP STREAM s")
+    assert result.warnings[-1] == "b epoch 2 of s"

@@ -14,6 +14,7 @@ import pytest
 from headrace.bridge.messages import Row
 from headrace.bridge.reports import PlannedEpoch
 from headrace.bridge.spark_rows import rows_in_messages
+from headrace.control.signals import Barrier
 from headrace.errors import DiskFull, MissingInput, SinkFailed, StreamFailed
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.plan_version import PipelineExit, PlanVersion
@@ -21,12 +22,14 @@ from headrace.model.program import SparkQuery
 from headrace.ring0.task import run_task
 from headrace.ring0.task_input import TaskInput
 from headrace.sinks.delivery import stage
+from headrace.sinks.file_sink import FileSink
+from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.spark.committer import EpochCommitter
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome, QueryRunner
 from headrace.spark.epochs import NothingPlanned, read_partition
 from headrace.spark.summary import EpochSummary
 from headrace.state.plans import PlanStore
-from headrace.state.progress import read_progress
+from headrace.state.progress import Debt, Progress, read_progress, write_progress
 from tests.ring0.tasks import WORD, Chunks, lines, stateless, stream
 
 CASTS = stateless(1, sql=f"CAST(c{WORD} AS INT)")
@@ -274,3 +277,40 @@ def test_a_disk_without_room_for_staged_rows_is_no_failure_of_the_pipeline(
 
 def _refuse(*given: object) -> int:
     raise SinkFailed("not now")
+
+
+@pytest.mark.parametrize("how", ["settle", "flush", "an epoch"])
+def test_a_sink_that_owes_two_epochs_gets_the_older_one_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The newer one must wait when the older one fails in passing: its commit deletes the staged rows of the older."""
+    running = Stream(tmp_path)
+    sink = SinkDef("out", "jsonl", {"path": str(tmp_path / "out"), "retries": "0"})
+    pipeline = replace(NEIGHBOUR, sinks=(sink,))
+    for epoch in (1, 2):
+        key = SinkKey("checkpoint", 2, epoch)
+        receipts = stage([sink], pa.table({"word": [f"row {epoch}"]}), key, {})
+        running.committer.sink(pipeline, "out").promise(key, [receipt for _, receipt in receipts])
+    debts = tuple(Debt(pipeline, "out", epoch, promised=True) for epoch in (2, 1))  # as earlier versions stored them
+    write_progress(tmp_path, Progress(epoch=2, debts=debts))
+    commit, failed = FileSink.commit, list[int]()
+
+    def once(found: FileSink, key: SinkKey, staged: list[Staged]) -> int:
+        if key.epoch == 1 and not failed:
+            failed.append(1)
+            raise SinkFailed("it fails in passing")
+        return commit(found, key, staged)
+
+    monkeypatch.setattr(FileSink, "commit", once)
+    if how == "settle":
+        assert [debt.epoch for debt in running.committer.settle()] == [1, 2]
+    elif how == "flush":
+        with pytest.raises(SinkFailed):
+            running.committer.control(Barrier("flush", 1), [])
+    else:
+        running.epoch = 2
+        running.commit(running.publish(1, CASTS), "1")
+        assert [debt.epoch for debt in read_progress(tmp_path).debts] == [1, 2]
+    assert running.committer.settle() == ()
+    shown = sorted(path.read_text().strip() for path in (tmp_path / "out").glob("part-*"))
+    assert shown == ['{"word":"row 1"}', '{"word":"row 2"}']

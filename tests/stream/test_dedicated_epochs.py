@@ -22,7 +22,7 @@ from headrace.sinks.delivery import stage
 from headrace.sinks.file_sink import FileSink
 from headrace.sinks.sink_kind import KnowsWriters, SinkKey, Staged
 from headrace.spark import dedicated_committer
-from headrace.state import checkpoint_sync
+from headrace.state import checkpoint_sync, spark_log
 from headrace.state.checkpoint import checkpoint_id, own_checkpoint_id
 from headrace.state.dedicated_state import BEGIN, Begin, newest_turn, sink_epochs
 from headrace.state.restore import newer_ids
@@ -350,6 +350,48 @@ def test_a_lost_begin_stops_the_commit(rig: Rig) -> None:
     with pytest.raises(StateDamaged, match=r"begin\.json"):
         rig.runtime.committer.commit(given, 1, rig.pipeline, rig.running())
     assert rig.shown("a") == [1]
+
+
+@pytest.mark.parametrize("log", ["the state", "the log of batches"])
+def test_a_disk_that_fails_for_a_moment_fails_a_batch_with_a_code(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, log: str
+) -> None:
+    """Such a batch is run again until the disk works. A failure without a code is counted, and ends the pipeline."""
+    rig.batch(0, 1)
+
+    def failing(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    with monkeypatch.context() as fails, pytest.raises(StateUnavailable):
+        fails.setattr(checkpoint_sync if log == "the state" else spark_log, "fsync", failing)
+        rig.batch(1, 2)
+    assert rig.shown("a") == [1]
+    rig.batch(1, 2)
+    assert rig.shown("a") == rig.shown("b") == [1, 2]
+
+
+def test_the_state_that_a_batch_starts_from_is_durable_before_its_rows_are_committed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    commit = FileSink.commit
+
+    def recorded(path: Path) -> None:
+        synced.append(path)
+        fsync(path)
+
+    def committed(sink: FileSink, key: SinkKey, staged: list[Staged]) -> int:
+        assert state in synced
+        return commit(sink, key, staged)
+
+    rig.batch(0, 1)
+    state = rig.runtime.directory / "checkpoint" / "state" / "0" / "0" / "1.delta"
+    private_directory(state.parent)
+    state.write_bytes(b"state")
+    monkeypatch.setattr(checkpoint_sync, "fsync", recorded)
+    monkeypatch.setattr(FileSink, "commit", committed)
+    rig.batch(1, 2)
+    assert rig.shown("a") == rig.shown("b") == [1, 2]
 
 
 def test_a_disk_that_fails_for_a_moment_does_not_end_the_care_for_feeds(

@@ -25,6 +25,7 @@ from headrace.sinks.feed_log import FeedEpoch, FeedLog, make_fed_stream, read_se
 from headrace.sinks.sink_kind import SinkKey
 from headrace.sinks.staging import staged_in
 from headrace.state.progress import ProgressView
+from tests.stream.test_dedicated_damage import Host
 from tests.stream.test_dedicated_epochs import Rig, rows_without_spark
 
 __all__ = ["rows_without_spark"]
@@ -176,8 +177,7 @@ def test_a_query_that_is_gone_keeps_nothing_in_the_stream_that_it_fed(joined: Jo
     streams = dict.fromkeys(("s", "t", "out"))
     catalog: Any = SimpleNamespace(pipelines={}, ended=(), streams=streams)
     declared: Any = SimpleNamespace(catalog=catalog)
-    host: Any = None
-    DedicatedPipelines(declared, lambda stream: joined.root / "streams" / stream, host).sweep()
+    DedicatedPipelines(declared, lambda stream: joined.root / "streams" / stream, Host()).sweep()
     assert not joined.runtime.home.exists()
     assert [p.name for p in joined.out.directory.glob("ended-*")] == ["ended-1"]
 

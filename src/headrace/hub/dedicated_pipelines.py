@@ -7,6 +7,7 @@ arrives, and `align` when the plans are in force.
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import threading
 import time
@@ -22,11 +23,13 @@ from headrace.model.definitions import PipelineDef
 from headrace.sinks.feed_log import FEEDS, FeedLog, stream_feed
 from headrace.sinks.feed_retention import end_writer, remove_feed
 from headrace.state.catalog import Catalog, PipelineRecord
-from headrace.state.dedicated_state import DEDICATED
+from headrace.state.dedicated_state import DEDICATED, last_definition, states_of
 from headrace.stream.dedicated_runtime import DedicatedHost, DedicatedRuntime, remove_empty
+from headrace.stream.last_attempt import deliver_last, forget
 
 # How long a graceful end waits for rows that are in feeds.
 DRAIN_SECONDS = 120.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class DedicatedPipelines:
         self._declarations, self._directory_of, self._host = declarations, directory_of, host
         self._lock = threading.RLock()
         self._made: dict[int, DedicatedRuntime] = {}
+        self._leaving: set[int] = set()  # instances whose sinks get what they owe at the moment
         self._held: set[int] = set()  # instances whose queries must not run, because their streams are copied
 
     def get(self, definition: PipelineDef) -> DedicatedRuntime | None:
@@ -78,26 +82,15 @@ class DedicatedPipelines:
                 self._runtime(record).prepare()
             elif record.definition.instance not in self._made:  # so that DROP finds what it has on disk
                 self._runtime(record)
-        declared = {record.definition.instance for record in _dedicated(self._declarations.catalog)}
-        for left in self._declarations.catalog.ended:  # a crash may have interrupted a DROP
-            if left.pipeline.instance not in declared | set(self._made):
-                self.get(left.pipeline)
 
-    def align(self) -> None:
-        """Start and stop queries as the catalog says. A pipeline that ends gracefully first reads what is in its feeds.
-        Raises StopTimeout if that takes too long; it is stopped anyway."""
+    def align(self) -> list[str]:
+        """Start and stop queries as the catalog says, and forget dropped pipelines. Returns warnings about rows that
+        their sinks may lack. A pipeline that ends gracefully first reads what is in its feeds. Raises StopTimeout if
+        that takes too long; it is stopped anyway."""
         late = [runtime.pipeline.name for runtime in self._ending() if not self._end(runtime)]
+        warnings = [] if self._declarations.closed else self.sweep()
         with self._lock:
-            catalog = self._declarations.catalog
-            if self._declarations.closed:
-                return
-            records = {r.definition.instance: r for r in _dedicated(catalog)}
-            for instance, runtime in list(self._made.items()):
-                if instance not in records and self._is_gone(catalog, runtime.pipeline):
-                    runtime.forget()
-                    del self._made[instance]
-            self.sweep()  # the feeds of Spark readers
-            for record in records.values():
+            for record in () if self._declarations.closed else _dedicated(self._declarations.catalog):
                 held = record.definition.instance in self._held
                 # One whose input is over starts again when its streams go on.
                 if record.desired == "running" and record.state != "finished" and not held:
@@ -108,18 +101,13 @@ class DedicatedPipelines:
                 advice="Rows that wait stay in the feed, and START PIPELINE continues with them.",
                 names=", ".join(late),
             )
+        return warnings
 
-    def settle_last(self, streams: Collection[str]) -> None:
+    def deliver_last(self, streams: Collection[str]) -> list[str]:
         """These streams are about to be deleted, with the state of the pipelines that read them: deliver what the sinks
-        of these pipelines owe."""
+        of these pipelines owe. Returns warnings about rows that they may lack."""
         wanted = {s.lower() for s in streams}
-        for runtime in list(self._made.values()):
-            if runtime.pipeline.program.stream.lower() in wanted:
-                runtime.settle_last()
-
-    def _is_gone(self, catalog: Catalog, pipeline: PipelineDef) -> bool:
-        """True if no plan names the pipeline any more: its ends are published."""
-        return all(e.pipeline.instance != pipeline.instance for e in catalog.ended)
+        return deliver_last([r for r in list(self._made.values()) if r.pipeline.program.stream.lower() in wanted])
 
     def _ending(self) -> list[DedicatedRuntime]:
         """The runtimes whose queries run and should not."""
@@ -200,24 +188,70 @@ class DedicatedPipelines:
                     streams=sorted(read - wanted),
                 )
 
-    def sweep(self) -> None:
-        """Delete the feeds and queries of pipelines that are not declared: dropped ones, and what a crash has left."""
-        catalog = self._declarations.catalog
-        instances = {str(r.definition.instance) for r in catalog.pipelines.values()}
-        instances |= {str(e.pipeline.instance) for e in catalog.ended}
-        for stream in catalog.streams:
-            directory = self._directory_of(stream)
-            for kind in (FEEDS, DEDICATED):
-                for entry in list((directory / kind).iterdir()) if (directory / kind).is_dir() else ():
-                    instance = entry.name.split("-")[0]
-                    if instance not in instances:
-                        if kind == DEDICATED and instance.isdigit():
-                            self._end_writer(int(instance), catalog)
-                        if kind == FEEDS and not entry.name.startswith("."):
-                            remove_feed(entry)
-                        else:
-                            shutil.rmtree(entry, ignore_errors=True)
-                        remove_empty(directory / kind)
+    def sweep(self) -> list[str]:
+        """Delete the feeds and queries of pipelines that no catalog and no plan names: dropped ones, and what a crash
+        has left. Their sinks get what they owe first, if they take it. Returns warnings about rows that they may
+        lack."""
+        with self._lock:
+            gone = self._dropped() + self._left_over()
+            numbers = {runtime.pipeline.instance for runtime in gone}
+            self._leaving |= numbers
+        try:
+            return forget(gone)  # without the lock, because sinks are slow
+        finally:
+            with self._lock:
+                self._leaving -= numbers
+                for instance in numbers:
+                    self._end_writer(instance, self._declarations.catalog)
+                for _, entry in self._undeclared():
+                    self._delete(entry)
+
+    def _dropped(self) -> list[DedicatedRuntime]:
+        """The runtimes of pipelines that were dropped and whose ends are published."""
+        named = self._named(self._declarations.catalog)
+        return [self._made.pop(instance) for instance in set(self._made) - named]
+
+    def _left_over(self) -> list[DedicatedRuntime]:
+        """The same for pipelines that were dropped before the hub was opened, as far as their directories show what
+        their sinks may owe."""
+        directories = {(e.parent, int(i)) for i, e in self._undeclared() if e.parent.name == DEDICATED and i.isdigit()}
+        found = []
+        for directory, instance in directories:
+            try:
+                pipeline = last_definition(states_of(directory, instance))
+                if pipeline is not None:
+                    found.append(DedicatedRuntime(pipeline, self._directory_of, self._host))
+            except HeadraceError as problem:
+                _log.warning("pipeline %d was dropped; its sinks may lack rows: %s", instance, problem.message)
+        return found
+
+    def _named(self, catalog: Catalog) -> set[int]:
+        """The instances that the catalog names, or a plan still has to end."""
+        ended = {left.pipeline.instance for left in catalog.ended}
+        return ended | {record.definition.instance for record in catalog.pipelines.values()}
+
+    def _undeclared(self) -> list[tuple[str, Path]]:
+        """The directories of feeds and queries of pipelines that nothing names, with their instances. The directories
+        are listed before the catalog is read: those of a pipeline that is declared meanwhile are not among them."""
+        places = [
+            self._directory_of(s) / kind for s in self._declarations.catalog.streams for kind in (FEEDS, DEDICATED)
+        ]
+        entries: list[Path] = []
+        for place in places:
+            with contextlib.suppress(FileNotFoundError):
+                entries += place.iterdir()
+        named = {str(i) for i in self._named(self._declarations.catalog) | self._leaving}
+        return [(instance, e) for e in entries if (instance := e.name.split("-")[0]) not in named]
+
+    def _delete(self, entry: Path) -> None:
+        instance = entry.name.split("-")[0]
+        if entry.parent.name == DEDICATED and instance.isdigit():
+            self._end_writer(int(instance), self._declarations.catalog)
+        if entry.parent.name == FEEDS and not entry.name.startswith("."):
+            remove_feed(entry)
+        else:
+            shutil.rmtree(entry, ignore_errors=True)
+        remove_empty(entry.parent)
 
     def _end_writer(self, instance: int, catalog: Catalog) -> None:
         """Tell the streams that a query may have fed that no batch of it is ever run again."""

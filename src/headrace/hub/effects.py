@@ -53,12 +53,13 @@ class ScriptEffects:
 @dataclass(frozen=True, slots=True)
 class DeclaredScript:
     """A script whose catalog is saved and whose changes are still to be carried out. `before` is the catalog that a
-    rollback goes back to."""
+    rollback goes back to. `warnings` are about streams that were deleted."""
 
     before: Catalog
     after: Catalog
     changes: tuple[StreamChange, ...]
     quick: tuple[PipelineDef, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def streams(self) -> set[str]:

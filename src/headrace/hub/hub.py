@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -129,12 +130,14 @@ class Hub:
         """
         statements = parse_script(text)
         results, script, effects = self._declare(statements)
-        self._reconciler.carry_out(script)
+        warnings = self._reconciler.carry_out(script)
         for savepoint, stream in effects.savepoints:
             self.savepoint(savepoint, stream)
         for i, statement in enumerate(statements):
             if isinstance(statement, Select):
                 results[i] = self._looks.run(statement)
+        if warnings:
+            results[-1] = replace(results[-1], warnings=(*results[-1].warnings, *warnings))
         return results
 
     def _declare(self, statements: tuple[Statement, ...]) -> tuple[list[Result], DeclaredScript, ScriptEffects]:

@@ -288,12 +288,13 @@ class Reconciler:
                 self._launcher.ready()
             return self._scripts.save(effects)
 
-    def carry_out(self, script: DeclaredScript) -> None:
-        """Bring the streams of a script in line with it. If that fails, roll the script back and raise. A StopTimeout
-        rolls nothing back: the stop is declared, and happens when the epoch in flight ends."""
+    def carry_out(self, script: DeclaredScript) -> list[str]:
+        """Bring the streams of a script in line with it. Returns warnings about rows that sinks of dropped pipelines
+        may lack. If it fails, roll the script back and raise. A StopTimeout rolls nothing back: the stop is declared,
+        and happens when the epoch in flight ends."""
         with self._scripts.pending(script):
             try:
-                self.reconcile(script.changes)
+                warnings = self.reconcile(script.changes)
             except StopTimeout:
                 self.declarations.stopped(script.quick, "it was stopped at once")
                 raise
@@ -304,20 +305,21 @@ class Reconciler:
                         self.dedicated.align()
                 raise
         self.declarations.stopped(script.quick, "it was stopped at once")
+        return [*script.warnings, *warnings]
 
     # --- reconciling ------------------------------------------------------------------------------
 
-    def reconcile(self, changes: Collection[StreamChange]) -> None:
-        """Bring the query of each stream in line with the catalog, and wait as each change asks for. The problems are
-        raised at the end.
+    def reconcile(self, changes: Collection[StreamChange]) -> list[str]:
+        """Bring the query of each stream in line with the catalog, and wait as each change asks for. Returns warnings
+        about rows that sinks of dropped pipelines may lack. The problems are raised at the end.
 
         What is most likely to fail comes first: queries that must be started, then other changes, and last streams
         that pipelines only leave. After a problem for which a script is rolled back, the rest is not touched, so its
         pipelines miss nothing. Any other problem does not keep the other streams from their plans.
         """
         if not changes:  # a script that only asks waits for nothing
-            return
-        problems = CollectedProblems()
+            return []
+        problems, warnings = CollectedProblems(), list[str]()
         with problems.collecting(), state_errors(self._state.path):
             self.dedicated.prepare()
         phases: dict[int, list[StreamChange]] = {0: [], 1: [], 2: []}
@@ -328,8 +330,9 @@ class Reconciler:
                 self._reconcile_phase(phase, problems)
         if not problems.roll_back:
             with problems.collecting():
-                self.dedicated.align()
+                warnings = self.dedicated.align()
         problems.raise_first()
+        return warnings
 
     def _phase(self, change: StreamChange) -> int:
         if change.only_leaves:

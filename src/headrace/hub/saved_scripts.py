@@ -53,14 +53,14 @@ class SavedScripts:
         dropped = {name for name in effects.dropped if before.stream(name) is not None}
         # Stopping and dropping must work on a full disk too.
         leaves_only = all(c.only_leaves for c in changes) and bool(changes or dropped)
-        self._reserve.with_room(partial(self._forget, dropped), needed=leaves_only)
+        warnings = self._forget(dropped, needed=leaves_only)
         if after != self._declarations.catalog or self._declarations.unsaved:
             # Once streams are gone, half of the script is stored, so the other half must follow.
             must = leaves_only or bool(dropped)
             self._reserve.with_room(partial(self._declarations.save, after), needed=must)
         self.make_feeds()
         quick = tuple(p for change in effects.changes for p in change.quick)
-        return DeclaredScript(before, after, changes, quick)
+        return DeclaredScript(before, after, changes, quick, warnings=tuple(warnings))
 
     def make_feeds(self) -> None:
         """Make the directories of streams that pipelines feed: a pipeline drops the rows of a stream without one."""
@@ -94,7 +94,7 @@ class SavedScripts:
             now = self._declarations.catalog
             catalog = take_back(now, before, after)
             changed = {n for n in after.streams if not _continues(now.stream(n), catalog.stream(n))}
-            self._reserve.with_room(partial(self._forget, changed))
+            self._forget(changed)
             self._reserve.with_room(partial(self._declarations.save, catalog))
             self.make_feeds()
             cancelled = withdrawn(catalog, before, after)
@@ -116,11 +116,18 @@ class SavedScripts:
         if not pipelines:
             runtime.stop()
 
-    def _forget(self, streams: Collection[str]) -> None:
-        """Delete streams with their pipelines. Under the lock."""
-        self._dedicated.settle_last(streams)
-        self._runtimes.forget(streams)
+    def _forget(self, streams: Collection[str], needed: bool = True) -> list[str]:
+        """Delete streams with their pipelines. Returns warnings about rows that their sinks may lack. Under the
+        lock."""
+        warnings = self._dedicated.deliver_last(streams)
+        try:
+            self._reserve.with_room(partial(self._runtimes.forget, streams), needed=needed)
+        except Exception:  # the queries of what is still declared have ended
+            with contextlib.suppress(HeadraceError):  # this failure is raised
+                self._dedicated.align()
+            raise
         self._damaged.clear(streams)
+        return warnings
 
 
 def _continues(old: StreamDef | None, new: StreamDef | None) -> bool:

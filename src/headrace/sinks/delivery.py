@@ -184,7 +184,7 @@ class Delivery:
     def _settled(self, name: str) -> DriverSink:
         """A sink that has committed the older epochs that it owes. A later commit would delete their staged rows."""
         sink = self._open(name)
-        for older in self._debts.get(name, ()):
+        for older in sorted(self._debts.get(name, ()), key=lambda key: key.epoch):
             sink.commit(older, [])
         return sink
 

@@ -117,6 +117,7 @@ class FileSink:
         self.output = output(root)
         self.paths = SinkPaths(self.output, sink)
         self._extension = extension
+        self.steps = 0  # grows while an epoch is made visible
         self._home = ""  # the directory where committed files are put, with a slash at its end
 
     def promise(self, key: SinkKey, staged: list[Staged]) -> None:
@@ -320,6 +321,7 @@ class FileSink:
                         self.paths.shown(self.paths.manifest(key)),
                         f"{final} was committed and is neither staged nor in place",
                     ) from None
+            self.steps += 1
             fault_point("between-renames")
         self.output.settle([self._home + final for final in files.values()], parents=True)
 

@@ -25,6 +25,8 @@ from headrace.sinks.sink_kind import Checkpoints, KnowsWriters, SinkKey, SinkSet
 from headrace.sinks.sink_paths import STAGING, check_directory
 from headrace.stores.store_options import require_local
 
+READ_ROWS = 1000  # at once: as many as one request of the http sink has by default
+
 
 @dataclass(frozen=True, slots=True)
 class StagedSettings(SinkSettings):
@@ -47,8 +49,9 @@ def check_staging(settings: StagedSettings) -> None:
 class StagedRows:
     """The rows of one epoch, in the order in which tasks staged them. Reads one file at a time."""
 
-    def __init__(self, files: Sequence[Path], manifest: str) -> None:
-        self.files, self._manifest = tuple(files), manifest
+    def __init__(self, files: Sequence[Path], manifest: str, taken: Callable[[], None] = lambda: None) -> None:
+        """`taken` is called whenever the target has taken some rows."""
+        self.files, self._manifest, self._taken = tuple(files), manifest, taken
 
     @property
     def gone(self) -> Path | None:
@@ -65,7 +68,10 @@ class StagedRows:
         """All rows."""
         for path in self.files:
             with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
-                yield from reader
+                for batch in reader:
+                    for at in range(0, batch.num_rows, READ_ROWS):
+                        yield batch.slice(at, READ_ROWS)
+                        self._taken()
 
 
 class DeliveryTarget(Protocol):
@@ -130,5 +136,8 @@ class StagedSink(FileSink):
     def _roll_forward(self, key: SinkKey, files: Mapping[str, str], rows: int) -> None:
         manifest = self.paths.shown(self.paths.manifest(key))
         with self.output.local(f"{STAGING}/{name}" for name in files) as paths:
-            self._target.deliver(key, StagedRows(paths, manifest), rows)
+            self._target.deliver(key, StagedRows(paths, manifest, self._step), rows)
         fault_point("between-delivery-and-cleanup")
+
+    def _step(self) -> None:
+        self.steps += 1

@@ -22,7 +22,7 @@ from headrace.errors import HeadraceError, MissingInput, SinkFailed
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.sinks.sink_kind import DriverSink
 from headrace.sources.badfiles import hand_over
-from headrace.spark.driver_sinks import DriverSinks
+from headrace.spark.driver_sinks import DriverSinks, still_owed
 from headrace.spark.epoch_commit import EpochCommit
 from headrace.spark.epoch_query import QueryRunner
 from headrace.spark.epoch_reports import EpochReports, Members
@@ -103,7 +103,7 @@ class EpochCommitter:
         reasons = []
         for name, debts in owed.items():
             try:
-                for debt in debts:
+                for debt in sorted(debts, key=lambda debt: debt.epoch):
                     self.sinks.settle(debt)
                 aligner.offer(name, signal)
             except HeadraceError as problem:
@@ -238,7 +238,7 @@ class EpochCommitter:
             return
         try:
             progress = read_progress(self._directory)
-            owing = {(d.pipeline.instance, d.sink) for d in progress.debts if not self.sinks.settled(d)}
+            owing = {(d.pipeline.instance, d.sink) for d in still_owed(progress.debts, self.sinks.settled)}
             self.sinks.forget_stream(self._plans.all(), letters, progress.epoch, owing)
         finally:
             self._busy.release()
@@ -247,7 +247,7 @@ class EpochCommitter:
         """Try once more to commit the epochs that sinks owe. Returns those that are still owed."""
         with self._busy:
             before = read_progress(self._directory)
-            left = tuple(debt for debt in before.debts if not self.sinks.settled(debt))
+            left = still_owed(before.debts, self.sinks.settled)
             if left != before.debts:
                 write_progress(self._directory, replace(before, debts=left))
             return left

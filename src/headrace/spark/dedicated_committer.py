@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -37,18 +38,19 @@ from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sinks.feed_log import FeedLog
 from headrace.sinks.feed_sink import feed_settings, is_full
 from headrace.sinks.sink_kind import EpochMark, SinkKey, Staged
-from headrace.spark.driver_sinks import DriverSinks
+from headrace.spark.driver_sinks import DriverSinks, still_owed
 from headrace.spark.query_failures import is_of_spark, query_failure
 from headrace.spark.query_output import write_output
 from headrace.state.checkpoint import CHECKPOINT
 from headrace.state.checkpoint_sync import CheckpointSync
-from headrace.state.dedicated_state import BEGIN, Begin, LeftBehind, stream_directory_of
+from headrace.state.dedicated_state import BEGIN, Begin, LeftBehind, remember, sinks_of, stream_directory_of
 from headrace.state.progress import Debt, PipelineProgress, Progress, ProgressView, require_same_epoch
 from headrace.state.spark_log import feed_positions, newest_commit, sync_epoch
 
 SETTLE_SECONDS = 1.0
 ROOM_SECONDS = 0.1  # between two looks at feeds that are full
 BACKLOG_SECONDS = 0.25  # between two looks at streams that read a backlog
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class DedicatedCommitter:
         self._synced = CheckpointSync(directory / CHECKPOINT)
         self._released = -1
         self.waits_for_room = False
+        self._remembered: PipelineDef | None = None
 
     @property
     def progress(self) -> Progress:
@@ -140,14 +143,18 @@ class DedicatedCommitter:
 
     def _commit(self, rows: DataFrame, batch: int, pipeline: PipelineDef, query: RunningBatch) -> None:
         began = time.perf_counter()
-        self._synced.sync()  # the state that the batch starts from
-        sync_epoch(self._directory / CHECKPOINT, batch)
+        with state_errors(self._directory / CHECKPOINT):
+            self._synced.sync()  # the state that the batch starts from
+            sync_epoch(self._directory / CHECKPOINT, batch)
         before, digest = self._progress.read(), self._digest(batch)
         require_same_epoch(before, batch, "")
         begin = stored(Begin, self._directory / BEGIN)
         if begin is None:
             raise damaged(self._directory / BEGIN, "is missing, but the query has run")
         before = self._with_undecided(before, begin, pipeline)
+        if pipeline != self._remembered:
+            remember(self._directory, pipeline)
+            self._remembered = pipeline
         key = self.sinks.key(pipeline.instance, begin.first + batch, digest)
         staged = self.sinks.staged(pipeline)
         for sink in staged.sinks:
@@ -238,10 +245,10 @@ class DedicatedCommitter:
         sink that shows an epoch may forget its manifest."""
         if before.epoch >= 0 or not begin.all_undecided:
             return before
-        names = [sink.name for sink in pipeline.sinks]
         owed = {(debt.sink, debt.epoch) for debt in before.debts}
         new: list[Debt] = []
         for epoch in begin.all_undecided:
+            names = sinks_of(begin.sinks, epoch, pipeline)
             key = self.sinks.key(pipeline.instance, epoch)
             if any(self.sinks.of(pipeline, name).committed(key) for name in names):
                 new += [Debt(pipeline, name, epoch) for name in names if (name, epoch) not in owed]
@@ -259,7 +266,7 @@ class DedicatedCommitter:
         counted = replace(
             counted, rows_out=counted.rows_out + (delivered.rows or 0), late=counted.late + late, epoch=batch
         )
-        owed = [d for d in before.debts if not self.sinks.settled(d)]
+        owed = still_owed(before.debts, self.sinks.settled)
         gone = before.detached.get(pipeline.run, {}) | delivered.detached
         return replace(
             before,
@@ -275,39 +282,46 @@ class DedicatedCommitter:
             return self._progress.read().debts
         try:
             before = self._progress.read()
-            left = tuple(debt for debt in before.debts if not self.sinks.settled(debt))
+            left = still_owed(before.debts, self.sinks.settled)
             if left != before.debts:
                 self._progress.write(replace(before, debts=left))
             return left
         finally:
             self._busy.release()
 
-    def settle_last(self, pipeline: PipelineDef, left: LeftBehind) -> tuple[Debt, ...]:
-        """The pipeline is dropped and its query has ended: try once to commit the epochs that its sinks owe. Returns
-        those that they may lack afterwards."""
+    def settle_last(
+        self, pipeline: PipelineDef, left: LeftBehind, wanted: Callable[[], bool] = lambda: True
+    ) -> tuple[Debt, ...]:
+        """The pipeline is dropped and its query has ended: try once to commit the epochs that its sinks owe, as long as
+        that is `wanted`. Returns those that they may lack afterwards."""
         known = {(debt.sink, debt.epoch) for debt in left.debts}
-        undecided = tuple(Debt(pipeline, sink.name, epoch) for epoch in left.undecided for sink in pipeline.sinks)
-        undecided = tuple(debt for debt in undecided if (debt.sink, debt.epoch) not in known)
+        asked = {epoch: sinks_of(left.sinks, epoch, pipeline) for epoch in left.undecided}
+        undecided = [Debt(pipeline, name, epoch) for epoch, names in asked.items() for name in names]
+        undecided = [debt for debt in undecided if (debt.sink, debt.epoch) not in known]
         if not self._busy.acquire(timeout=SETTLE_SECONDS):  # a commit hangs in a sink
             return (*left.debts, *undecided)
         try:
-            lacking = [debt for debt in left.debts if not self.sinks.settled(debt, declared=False)]
-            for epoch in left.undecided:
-                shown = {self._shows(pipeline, sink.name, epoch) for sink in pipeline.sinks}
-                owed = [debt for debt in undecided if debt.epoch == epoch]
-                if True in shown:  # then all have promised it
-                    lacking += [debt for debt in owed if not self.sinks.settled(debt, declared=False)]
-                elif None in shown:
-                    lacking += owed
-            return tuple(lacking)
+            shown = {epoch: {self._shows(pipeline, name, epoch) for name in names} for epoch, names in asked.items()}
+            promised = [debt for debt in undecided if True in shown[debt.epoch]]  # if one sink has it, all promised it
+            unclear = [debt for debt in undecided if True not in shown[debt.epoch] and None in shown[debt.epoch]]
+            lacking = still_owed((*left.debts, *promised), lambda debt: wanted() and self._settled_last(debt))
+            return (*lacking, *unclear)
         finally:
             self._busy.release()
+
+    def _settled_last(self, debt: Debt) -> bool:
+        """Try to commit an epoch that a sink owes. Whatever it raises, the other sinks are asked, too."""
+        try:
+            return self.sinks.settled(debt, declared=False)
+        except Exception as problem:  # such as one of the sink's client library
+            _log.warning("pipeline %s, sink %s, epoch %d: %r", debt.pipeline.name, debt.sink, debt.epoch, problem)
+            return False
 
     def _shows(self, pipeline: PipelineDef, name: str, epoch: int) -> bool | None:
         """True if a sink has committed an epoch. None if it does not say."""
         try:
             return self.sinks.of(pipeline, name).committed(self.sinks.key(pipeline.instance, epoch))
-        except HeadraceError:
+        except Exception:  # then the epoch is named as one that the sinks may lack
             return None
 
     def release(self) -> None:
@@ -329,7 +343,7 @@ class DedicatedCommitter:
 
     def moved(self, directory: Path, checkpoint: str) -> None:
         """Go on with another checkpoint in another directory. Only while no query runs."""
-        self._directory, self._released = directory, -1
+        self._directory, self._released, self._remembered = directory, -1, None
         self._synced = CheckpointSync(directory / CHECKPOINT)
         self._progress = ProgressView(directory)
         self.sinks.moved(checkpoint)

@@ -22,6 +22,19 @@ from headrace.state.progress import Debt
 _log = logging.getLogger(__name__)
 
 
+def still_owed(debts: Iterable[Debt], settled: Callable[[Debt], bool]) -> tuple[Debt, ...]:
+    """Try to commit the epochs that sinks owe, each sink's oldest first. Returns those that are still owed. A sink that
+    fails is not asked for its later epochs: committing one deletes the staged rows of the older ones."""
+    left: list[Debt] = []
+    failed: set[tuple[int, str]] = set()
+    for debt in sorted(debts, key=lambda debt: debt.epoch):
+        sink = (debt.pipeline.instance, debt.sink)
+        if sink in failed or not settled(debt):
+            failed.add(sink)
+            left.append(debt)
+    return tuple(left)
+
+
 class DriverSinks:
     """One object per sink and instance. The streaming thread and readers of results share them.
 
@@ -47,6 +60,11 @@ class DriverSinks:
     def opened(self) -> list[tuple[int, str]]:
         """The sinks that are open, by instance and name. Dead letters are under `STREAM_LANE`."""
         return list(self._sinks)
+
+    @property
+    def steps(self) -> int:
+        """Grows while sinks take rows of epochs that were promised, if they are sinks that may take long for that."""
+        return sum(getattr(sink, "steps", 0) for sink in list(self._sinks.values()))
 
     def of(self, pipeline: PipelineDef, name: str) -> DriverSink:
         """One of a pipeline's sinks."""

@@ -19,7 +19,7 @@ from headrace.sinks import SINKS
 from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sinks.sink_kind import EpochMark, SinkKey
 from headrace.spark.counting import FinishedEpoch, watermark_after
-from headrace.spark.driver_sinks import DriverSinks
+from headrace.spark.driver_sinks import DriverSinks, still_owed
 from headrace.spark.epoch_query import EpochQuery, QueryRunner, query_limit
 from headrace.spark.epoch_reports import EpochReports, Failures, members_of
 from headrace.spark.summary import EpochSummary, summarise
@@ -143,7 +143,7 @@ class EpochCommit:
             for sink in d.owed
         ]
         known = declared | self.members.keys()
-        old = (d for d in self._before.debts if not self._sinks.settled(d, d.pipeline.instance in known))
+        old = still_owed(self._before.debts, lambda d: self._sinks.settled(d, d.pipeline.instance in known))
         return (*old, *new)
 
     def progress(self, declared: set[int], debts: tuple[Debt, ...]) -> Progress:

@@ -14,7 +14,6 @@ no window is open at that point.
 from __future__ import annotations
 
 import contextlib
-import logging
 import shutil
 import threading
 import time
@@ -35,12 +34,14 @@ from headrace.state.checkpoint import CHECKPOINT, checkpoint_id, continue_checkp
 from headrace.state.dedicated_state import (
     BEGIN,
     Begin,
+    begun,
     dedicated_home,
     delete_earlier_turns,
     dropped_states,
     left_behind,
     lost_begin,
     newest_turn,
+    remember,
     require_whole_turns,
     sink_epochs,
     take_staging,
@@ -61,8 +62,6 @@ SPILL = "spill"  # the strategy whose rows may wait; 'pause' would hold up the s
 WAITING_BYTES = 256 << 20  # at most, for a query that gives way: STOP and sync have to wait until they are read
 LOOK_SECONDS = 1.0  # how often a thread that drains looks whether that still makes sense
 SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
-LAST_SECONDS = 10.0  # for the last attempt, when the pipeline is dropped
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +116,7 @@ class DedicatedRuntime:
         self._committer: DedicatedCommitter | None = None
         self._lock = threading.RLock()
         self._run: DedicatedRun | None = None
+        self.given_up = False  # the last attempt to deliver what its sinks owe took too long
         self._draining = 0  # threads that wait until the feeds are read
         self._logs: dict[str, FeedLog] = {}  # for `gives_way`; each remembers the manifests that it has parsed
         self.batch_ms: float | None = None
@@ -161,7 +161,8 @@ class DedicatedRuntime:
             else:
                 take_staging(dropped, self.home)
                 *earlier, undecided = left.undecided or (None,)
-                first = Begin(begin, skipped, first=left.epochs.newest + 1, undecided=undecided, earlier=tuple(earlier))
+                newest = left.epochs.newest
+                first = Begin(begin, skipped, newest + 1, undecided=undecided, earlier=tuple(earlier), sinks=left.sinks)
                 self._begin_turn(0, first, left.epochs.checkpoint, left.debts)
             for old in dropped:
                 shutil.rmtree(old, ignore_errors=True)
@@ -186,6 +187,7 @@ class DedicatedRuntime:
             write_progress(directory, Progress(debts=debts))
         if checkpoint is not None:
             continue_checkpoint(directory, checkpoint)
+            remember(directory, self.pipeline)
         checkpoint_id(directory, self.pipeline.name)
         store(directory / BEGIN, begin)
         delete_earlier_turns(self.home)
@@ -228,46 +230,27 @@ class DedicatedRuntime:
         if again:
             self.supervisor.bounce()
 
-    def forget(self) -> None:
-        """Delete everything that it keeps on disk, with its feeds, after a last attempt to deliver what its sinks owe.
-        No task of its streams may run for it any more."""
-        self.settle_last(release=True)
-        for log in self.feeds().values():
-            remove_feed(log.directory)
-        for own in self.home.parent.glob(f"{self.pipeline.instance}-*"):
-            shutil.rmtree(own, ignore_errors=True)
-        remove_empty(self.home.parent)
-
-    def settle_last(self, release: bool = False) -> None:
-        """The pipeline is dropped: end its query, and try once to deliver what its sinks owe. With `release` the sinks
-        also forget the pipeline and are closed. A sink that hangs must not hold up a DROP, so this takes at most
-        LAST_SECONDS after the end of the query."""
-        self.stop()
-        missing = ["they did not answer in time"]
-
-        def settle() -> None:
-            try:
-                missing[:] = self._missing()
-                if release:
-                    self._release()
-            except Exception as problem:  # nothing above this thread could log it
-                missing[:] = [problem.message if isinstance(problem, HeadraceError) else repr(problem)]
-
-        settling = threading.Thread(target=settle, name="headrace-settle", daemon=True)
-        settling.start()
-        settling.join(LAST_SECONDS)
-        if missing:
-            _log.warning("pipeline %s was dropped; its sinks may lack rows: %s", self.pipeline.name, "; ".join(missing))
-
-    def _missing(self) -> list[str]:
-        """Deliver what sinks owe. Returns what they may lack afterwards."""
-        if newest_turn(self.home) < 0 and dropped_states(self.home, self.pipeline.instance):
+    def deliver_owed(self) -> list[str]:
+        """The pipeline is dropped and its query has ended: try once to deliver what its sinks owe, until that is given
+        up. Returns what they may lack afterwards."""
+        states = [*dropped_states(self.home, self.pipeline.instance), self.home]
+        if left_behind(states, self.pipeline.name) is None:
+            return ["the state is damaged; what they were owed is not known"] if begun(states) else []
+        if newest_turn(self.home) < 0:
             self.prepare()  # takes over what the state that was dropped before owes
         left = left_behind([self.home], self.pipeline.name)
-        lacking = () if left is None else self.committer.settle_last(self.pipeline, left)
+        lacking = () if left is None else self.committer.settle_last(self.pipeline, left, self._is_awaited)
         return [f"{debt.sink} epoch {debt.epoch}" for debt in lacking]
 
-    def _release(self) -> None:
+    def _is_awaited(self) -> bool:
+        return not self.given_up
+
+    @property
+    def steps(self) -> int:
+        """Grows while its sinks take rows."""
+        return 0 if self._committer is None else self._committer.sinks.steps
+
+    def release(self) -> None:
         """Let the sinks forget the pipeline, and close them."""
         self.close()
         if self.home.exists():
@@ -275,6 +258,14 @@ class DedicatedRuntime:
                 known = sink_epochs(self.directory, self.pipeline.name)
                 if known.newest >= 0:
                     self.committer.sinks.forget([self.pipeline], known.newest + 1)
+
+    def delete(self) -> None:
+        """Delete everything that it keeps on disk, with its feeds. No task of its streams may run for it any more."""
+        for log in self.feeds().values():
+            remove_feed(log.directory)
+        for own in self.home.parent.glob(f"{self.pipeline.instance}-*"):
+            shutil.rmtree(own, ignore_errors=True)
+        remove_empty(self.home.parent)
 
     @property
     def committer(self) -> DedicatedCommitter:
@@ -296,6 +287,7 @@ class DedicatedRuntime:
 
     def start(self) -> None:
         """Start the query unless it runs. A failure to start is retried like any failure of the query."""
+        self.given_up = False
         self.prepare()
         self.supervisor.start(patient=True)
 
