@@ -139,9 +139,10 @@ class KafkaTarget:
     def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
         """Those whose groups the broker lists: it deletes a group some time after it was used last."""
         with self._asking("", "list the consumer groups"):
-            listed = self._connection.admin(self._noted).list_consumer_groups(request_timeout=PATIENCE).result()
+            admin = self._connection.admin(self._noted)  # kept until it has answered: without it nothing would
+            listed = admin.list_consumer_groups(request_timeout=PATIENCE).result()
             if listed.errors and not listed.valid:
-                raise listed.errors[0]
+                raise library().KafkaException(listed.errors[0])
         found = [(group.group_id, _GROUP.fullmatch(group.group_id)) for group in listed.valid]
         known = [(name, int(matched[1])) for name, matched in found if matched is not None]
         return {(c, i) for name, i in known for c in checkpoints(i) if name == self._name(SinkKey(c, i, 0))}
