@@ -233,6 +233,17 @@ def test_what_makes_no_chain_is_refused_with_a_code(chain: Chain, text: str, err
     assert chain.hub.catalog == before
 
 
+def test_the_advice_about_a_stream_of_output_works_and_dropping_it_warns_of_no_doubled_rows(chain: Chain) -> None:
+    chain.sql("CREATE PIPELINE clean INTO STREAM good AS SELECT ts, k, v FROM raw")
+    other = "CREATE PIPELINE x INTO STREAM good AS SELECT ts, k, v FROM raw"
+    with pytest.raises(AlreadyExists) as taken:
+        chain.sql(other)
+    assert "DROP PIPELINE clean" in taken.value.advice
+    (answer,) = chain.sql("DROP PIPELINE clean")
+    assert not any("a second time" in warning for warning in answer.warnings)
+    chain.sql(other)
+
+
 def test_dropping_leaves_nothing_on_disk_and_cascade_drops_the_readers(chain: Chain) -> None:
     streams = chain.directory / "streams"
     chain.sql("CREATE PIPELINE clean INTO p, STREAM good AS SELECT ts, k, v FROM raw")

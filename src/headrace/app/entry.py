@@ -23,6 +23,13 @@ def main() -> None:
         app()
     except SystemExit as ended:
         ending.code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError as problem:  # Python would print it when it ends
+            from headrace.app.reporting import report
+
+            ending.code = report(problem, verbose=False)
+            sys.exit(ending.code)
         raise
 
 

@@ -53,7 +53,7 @@ def write_example(directory: Path) -> list[Path]:
         if path.exists():
             raise AlreadyExists(
                 f"{path} exists already",
-                advice="Name another directory: headrace init my-project.",
+                advice=f"Name another directory: headrace init {directory.name}-2.",
                 name=str(path),
             )
     try:

@@ -204,10 +204,13 @@ def refuse_other_stream(catalog: Catalog, name: str, pipeline: str, span: Span) 
     """Raise AlreadyExists if a stream of this name is not the output of `pipeline`."""
     stream = catalog.stream(name)
     if stream is not None and (stream.fed_by or "").lower() != pipeline.lower():
-        owner = f"the output of pipeline {stream.fed_by}" if stream.fed_by else "a stream with a source of its own"
+        owner, advice = "a stream with a source of its own", f"Use another name, or DROP STREAM {stream.name} first."
+        if stream.fed_by:
+            owner = f"the output of pipeline {stream.fed_by}"
+            advice = f"{advice} DROP PIPELINE {stream.fed_by} drops it, too, if the pipeline writes to nothing else."
         raise AlreadyExists(
             f"stream {stream.name} exists, and is {owner}",
-            advice=f"Use another name, or DROP STREAM {stream.name} first.",
+            advice=advice,
             span=span,
             name=stream.name,
         )

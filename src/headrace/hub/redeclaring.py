@@ -74,6 +74,8 @@ def kept(kind: str, name: str, same: bool) -> Result:
 
 def lost_with(stream: StreamDef) -> str:
     """A sentence that says what is lost with the progress of a stream."""
+    if stream.fed_by:
+        return f"Rows of stream {stream.name} that were not read are deleted."
     if SOURCES[stream.source].pushed:
         return f"Records in the journal of stream {stream.name} that were not read are deleted."
     return (

@@ -41,6 +41,9 @@ _TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 # The JVM only plans and moves payloads here. Python, DuckDB and compiled kernels do the work. Without its second
 # compiler the JVM took 20 instead of 34 s of CPU from its start to the first result, cold, on two cores.
 FAST_START = "-XX:TieredStopAtLevel=1"
+# Without the second compiler Java has 48 MB for compiled code. Seven pipelines on three hosts filled that in a minute.
+# Java then compiles nothing any more. This is the size that it has with both compilers; it is reserved, not used.
+CODE_CACHE = "-XX:ReservedCodeCacheSize=240m"
 
 # Which queries get free task slots first.
 POOLS = Path(__file__).with_name("pools.xml")
@@ -180,7 +183,7 @@ def start(
     require_reachable(chosen)
     java_home = find_java()
     _set_environment(chosen, java_home)
-    java = [FAST_START, *(archive.using(java_home) if java_options is None else java_options)]
+    java = [FAST_START, CODE_CACHE, *(archive.using(java_home) if java_options is None else java_options)]
     builder: Any = SparkSession.builder.appName("headrace").master(chosen)
     for key, value in _session_settings(
         master=chosen, log=log, meaning=meaning, java=java, added=options.settings()
