@@ -103,7 +103,7 @@ def test_letters_that_cannot_be_written_as_in_spark_are_refused(pattern: str) ->
         "HH a",
         "D",
         "MM D y",
-        "[Z]",
+        "[Z]yyyy",
         "yyyy[MM]",
     ],
 )

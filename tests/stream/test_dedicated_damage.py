@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,11 @@ import pytest
 
 from headrace.base.durable import private_directory
 from headrace.errors import kind_of
+from headrace.model.definitions import PipelineDef
+from headrace.model.program import DedicatedQuery, FeedInput
 from headrace.state.progress import Progress, write_progress
 from headrace.stream.dedicated_runtime import DedicatedRequest, DedicatedRuntime
+from tests.ring0.tasks import N, stateless
 
 OFFSETS = 'v1\n{}\n{"stream": "s", "position": 0, "closed": false}\n'
 
@@ -41,9 +45,10 @@ class Host:
 
 
 def _runtime(root: Path, host: Host) -> DedicatedRuntime:
-    program = SimpleNamespace(stream="s", dedicated=SimpleNamespace(closes=False))
-    pipeline: Any = SimpleNamespace(name="p", instance=7, fresh=0, streams=("s",), program=program, run="7/0", sinks=())
-    return DedicatedRuntime(pipeline, lambda stream: root / stream, host)
+    given = stateless(7, N)
+    inputs = (FeedInput("s", "s", given.program.view, given.program.ring0, given.program.output),)
+    program = replace(given.program, dedicated=DedicatedQuery("SELECT n FROM s", inputs))
+    return DedicatedRuntime(PipelineDef("p", 7, (), program, 1), lambda stream: root / stream, host)
 
 
 @pytest.fixture
