@@ -173,8 +173,8 @@ def test_a_terminal_shows_the_live_view_and_ctrl_c_is_answered_at_once_while_spa
         asked = time.monotonic()
         screen.read_until("stopping as soon as the start is done")
         assert time.monotonic() - asked < 5
-        screen.until_end()
-    assert screen.code == 0
+        text = screen.until_end()
+    assert screen.code == 0, text
 
 
 def test_a_pipeline_that_fails_is_reported_and_gives_exit_code_1(tmp_path: Path) -> None:

@@ -100,6 +100,16 @@ def test_a_server_whose_owner_is_killed_ends_and_leaves_nothing(tmp_path: Path) 
     assert not os.path.exists(os.path.dirname(path))
 
 
+def test_a_server_that_fails_leaves_the_directory_of_sparks_sockets_to_its_owner() -> None:
+    own = PreloadedPython()
+    assert os.getpgid(own._process.pid) != os.getpgid(0), "Ctrl-C in a terminal does not reach it"
+    own._process.send_signal(signal.SIGINT)  # it loads packages, and does not ignore it yet
+    assert own._process.wait(30) != 0
+    assert os.path.isdir(own.settings()["spark.python.unix.domain.socket.dir"])
+    own.stop()
+    assert not os.path.exists(os.path.dirname(own.path))
+
+
 @pytest.mark.spark
 def test_an_embedded_session_talks_to_its_python_over_sockets_that_only_their_owner_can_open(
     spark_of_the_run: SparkSession,

@@ -94,6 +94,7 @@ class PreloadedPython:
                 stdout=subprocess.DEVNULL,
                 env=os.environ | _STARTED_WITH,
                 pass_fds=[listener.fileno()],
+                process_group=0,  # Ctrl-C in a terminal is for the driver, also before the server can ignore it
             )
         self.path = path
 

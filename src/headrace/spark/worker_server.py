@@ -228,11 +228,10 @@ def main() -> None:
     """Serve on the listening socket whose number is the argument. Clients that come while packages are loaded wait."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     directory = os.path.dirname(listener.getsockname())
-    try:
-        preload()
-        WorkerServer(listener).serve()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    preload()
+    WorkerServer(listener).serve()
+    # Only now: a server that fails leaves the directory to its owner, because Spark has its sockets there, too.
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":
