@@ -129,8 +129,8 @@ class KnowsWriters(Protocol):
 
 @runtime_checkable
 class DurablePromises(Protocol):
-    """A driver side whose promises are files, which somebody may remove. Optional: with it, a promise that was removed
-    is noticed."""
+    """A driver side whose promises are files. Files may be removed by hand. Optional: with it, a promise that was
+    removed is noticed."""
 
     def promised(self, key: SinkKey) -> bool:
         """True if there is a promise under this key."""
