@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headrace.bridge.messages import Row
+from headrace.bridge.spark_rows import open_staging
 from headrace.hub.hub import Hub
 from headrace.model.program import Meaning
 from headrace.sources import files
@@ -51,7 +52,8 @@ class LocalQuery:
     def __init__(self, request: QueryRequest, parallelism: int = PARALLELISM) -> None:
         self._committer, self._checkpoint = request.committer, request.directory / CHECKPOINT
         self._checkpoint.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._planner = EpochPlanner(request.options | {"parallelism": str(parallelism)})
+        open_staging(request.directory)
+        self._planner = EpochPlanner(request.options | {"parallelism": str(parallelism), "one_machine": "true"})
         self._offset: dict[str, Any] | None = None
         self._state: dict[tuple[int, int], MemoryStore] = defaultdict(MemoryStore)
         self.seconds: dict[str, float] = defaultdict(float)

@@ -1,13 +1,16 @@
-"""Events of many lanes in one message, compressed if they are many."""
+"""Events of many lanes in one message: as they are, compressed, or in a file."""
 
 from __future__ import annotations
 
+import errno
+import os
 import random
+from pathlib import Path
 
 import pytest
 
-from headrace.bridge.packs import COMPRESSED_FROM, PACK_BYTES, PackEntry, packs, unpack
-from headrace.errors import InternalError
+from headrace.bridge.packs import LARGE_FROM, PACK_BYTES, PackEntry, packs, unpack
+from headrace.errors import InternalError, StateUnavailable
 
 
 def entries(count: int, size: int) -> list[PackEntry]:
@@ -18,29 +21,85 @@ def entries(count: int, size: int) -> list[PackEntry]:
     ]
 
 
-@pytest.mark.parametrize("size", [0, 8, COMPRESSED_FROM // 10 - 2, COMPRESSED_FROM // 10 + 2, COMPRESSED_FROM, 1 << 20])
-def test_entries_come_back_from_small_and_large_packs(size: int) -> None:
+@pytest.mark.parametrize("filed", [True, False])
+@pytest.mark.parametrize("size", [0, 8, LARGE_FROM // 10 - 2, LARGE_FROM // 10 + 2, LARGE_FROM, 1 << 20])
+def test_entries_come_back_from_small_and_large_packs(size: int, filed: bool, tmp_path: Path) -> None:
     given = entries(10, size)
-    messages = list(packs(given))
-    found = [entry for message in messages for entry in unpack(message)]
-    assert found == given
+    messages = list(packs(given, str(tmp_path) if filed else ""))
+    for _ in range(2):  # Spark may run a task again
+        found = [entry for message in messages for entry in unpack(message)]
+        assert found == given
     assert all(type(entry.payload) is bytes for entry in found)  # what decodes rows needs their address
     assert len(messages) == -(-10 * max(size, 1) // PACK_BYTES)
+    assert len(list(tmp_path.iterdir())) == (len(messages) if filed and 10 * size >= LARGE_FROM else 0)
 
 
 def test_large_packs_are_compressed() -> None:
-    small, large = entries(1, COMPRESSED_FROM - 2), entries(1, 2 * COMPRESSED_FROM)
-    assert len(b"".join(packs(small))) > COMPRESSED_FROM - 2
-    assert len(b"".join(packs(large))) < 1.2 * COMPRESSED_FROM
+    small, large = entries(1, LARGE_FROM - 2), entries(1, 2 * LARGE_FROM)
+    assert len(b"".join(packs(small))) > LARGE_FROM - 2
+    assert len(b"".join(packs(large))) < 1.2 * LARGE_FROM
+
+
+def test_a_large_pack_in_a_file_is_a_small_message(tmp_path: Path) -> None:
+    given = entries(10, LARGE_FROM)
+    (message,) = packs(given, str(tmp_path))
+    assert len(message) < 1024
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    list(packs(given, str(tmp_path)))
+    assert len(list(tmp_path.iterdir())) == 2  # every attempt of a task has files of its own
+
+
+def test_where_no_file_can_be_written_the_message_has_the_pack(tmp_path: Path) -> None:
+    given = entries(10, LARGE_FROM)
+    assert list(packs(given, str(tmp_path / "missing"))) == list(packs(given))
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write to a full disk may take only the first bytes, or fail."""
+    given = entries(10, LARGE_FROM)
+    limits = [4096, 0]
+
+    class FullDisk:
+        def __init__(self, path: str, mode: str, **_: object) -> None:
+            self._path, self._limit = Path(path), limits.pop()
+
+        def __enter__(self) -> FullDisk:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def write(self, data: bytes) -> int:
+            self._path.write_bytes(data[: self._limit])
+            if not self._limit:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return self._limit
+
+    monkeypatch.setattr("headrace.bridge.packs.open", FullDisk, raising=False)
+    while limits:
+        assert list(packs(given, str(tmp_path))) == list(packs(given))
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_gone_or_cut_is_an_error(tmp_path: Path) -> None:
+    (message,) = packs(entries(10, LARGE_FROM), str(tmp_path))
+    (file,) = tmp_path.iterdir()
+    os.truncate(file, file.stat().st_size - 1)
+    with pytest.raises(InternalError, match="bytes instead of"):
+        list(unpack(message))
+    file.unlink()
+    with pytest.raises(StateUnavailable):
+        list(unpack(message))
 
 
 def test_the_same_entries_are_the_same_bytes() -> None:
     """A re-run of an epoch sends the same messages again."""
-    given = entries(10, COMPRESSED_FROM)
+    given = entries(10, LARGE_FROM)
     assert list(packs(given)) == list(packs(list(given)))
 
 
-@pytest.mark.parametrize("size", [8, COMPRESSED_FROM])
+@pytest.mark.parametrize("size", [8, LARGE_FROM])
 def test_other_bytes_are_refused(size: int) -> None:
     (message,) = packs(entries(2, size))
     for wrong in (message[:-1], message[:20], b"HRPX" + message[4:], message + bytes(8)):

@@ -22,6 +22,7 @@ from headrace.base import background
 from headrace.base.background import BackgroundQueue
 from headrace.bridge.messages import Row
 from headrace.bridge.pools import bucket_of
+from headrace.bridge.spark_rows import open_staging
 from headrace.errors import (
     BrokerDenied,
     BrokerUnreachable,
@@ -108,7 +109,8 @@ class MiniQuery:
     def __init__(self, checkpoint: Checkpoint, request: QueryRequest) -> None:
         self.checkpoint, self.committer, self.ended = checkpoint, request.committer, request.on_end
         (request.directory / CHECKPOINT).mkdir(mode=0o700, parents=True, exist_ok=True)  # as StreamQuery does
-        self.planner = EpochPlanner(request.options | {"parallelism": "2"})
+        open_staging(request.directory)
+        self.planner = EpochPlanner(request.options | {"parallelism": "2", "one_machine": "true"})
         self.busy = threading.RLock()  # held while an epoch runs in another thread
         self.over = False
 

@@ -2,7 +2,12 @@
 
 With hundreds of pipelines an epoch has hundreds of small tables of partial aggregates for each bucket. As messages of
 their own they would cost more than their rows. A pack is the number of entries, the facts of each, and then their
-payloads, one after the other. The facts and payloads of a large pack are compressed.
+payloads, one after the other.
+
+A large pack does not travel through Spark, if all tasks run on one machine: it is a file in the staging directory of
+the stream, and the message names the file. Elsewhere, or when the file cannot be written, the facts and payloads of a
+large pack are compressed. A file belongs to one attempt of a task. The driver deletes it after the epoch, with all
+other staged files (`headrace.bridge.spark_rows`).
 
 Windows that emit on close keep their state in the form of these payloads. Ring 0 cuts their rows by window, so that
 Ring 1 can store a payload without reading it.
@@ -10,25 +15,31 @@ Ring 1 can store a payload without reading it.
 
 from __future__ import annotations
 
+import os
 import struct
+import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from headrace.base.durable import private_opener, state_errors
 from headrace.errors import InternalError
 
 # Beyond this many bytes of payloads a task sends several packs to a pool.
 PACK_BYTES = 8 * 1024 * 1024
-# A pack of so many bytes is compressed. Spark takes about 8 ms of CPU to carry a megabyte from a task to a pool. LZ4
-# takes 1 to 2 ms for both directions, and leaves a half to a quarter.
-COMPRESSED_FROM = 32 * 1024
+# A pack of so many bytes is written to a file or compressed. Spark takes about 8 ms of CPU to carry a megabyte from a
+# task to a pool. A file takes about 1 ms. LZ4 takes 1 to 2 ms for both directions, and leaves a half to a quarter.
+LARGE_FROM = 32 * 1024
 _CODEC: Literal["lz4_raw"] = "lz4_raw"
 _COUNT = struct.Struct("<II")
 _ENTRY = struct.Struct("<qqqII")
 _SIZE = struct.Struct("<Q")  # in a compressed pack: the bytes after it when they are not compressed
 _MAGIC = int.from_bytes(b"HRP1", "little")
 _COMPRESSED = int.from_bytes(b"HRP2", "little")
+_IN_FILE = int.from_bytes(b"HRP3", "little")
 
 
 class PackEntry(NamedTuple):
@@ -42,30 +53,54 @@ class PackEntry(NamedTuple):
     payload: bytes
 
 
-def packs(entries: Sequence[PackEntry]) -> Iterator[bytes]:
-    """The entries in messages of about PACK_BYTES."""
+def packs(entries: Sequence[PackEntry], directory: str = "") -> Iterator[bytes]:
+    """The entries in messages of about PACK_BYTES. Large packs are written to files in `directory`, which all tasks
+    must see; "" for no files."""
     begin, size = 0, 0
     for i, entry in enumerate(entries):
         if size and size + len(entry.payload) > PACK_BYTES:
-            yield _pack(entries[begin:i])
+            yield _pack(entries[begin:i], directory)
             begin, size = i, 0
         size += len(entry.payload)
     if begin < len(entries):
-        yield _pack(entries[begin:])
+        yield _pack(entries[begin:], directory)
 
 
-def _pack(entries: Sequence[PackEntry]) -> bytes:
+def _pack(entries: Sequence[PackEntry], directory: str) -> bytes:
     facts = b"".join([_ENTRY.pack(*entry[:4], len(entry.payload)) for entry in entries])
     payloads = [entry.payload for entry in entries]
-    if sum(map(len, payloads)) < COMPRESSED_FROM:
-        return b"".join((_COUNT.pack(_MAGIC, len(entries)), facts, *payloads))
-    body = b"".join((facts, *payloads))
+    pack = b"".join((_COUNT.pack(_MAGIC, len(entries)), facts, *payloads))
+    if sum(map(len, payloads)) < LARGE_FROM:
+        return pack
+    return (_in_file(pack, directory) if directory else None) or _compressed(pack, len(entries))
+
+
+def _in_file(pack: bytes, directory: str) -> bytes | None:
+    """A message that names a file with the pack; None if the file cannot be written, for example on a full disk."""
+    path = os.path.join(directory, f"{uuid.uuid4().hex}.pack")
+    try:
+        with open(path, "xb", buffering=0, opener=private_opener) as file:
+            written = file.write(pack)
+        if written == len(pack):
+            return b"".join((_COUNT.pack(_IN_FILE, 0), _SIZE.pack(len(pack)), os.fsencode(path)))
+    except OSError:
+        pass
+    with suppress(OSError):
+        os.unlink(path)
+    return None
+
+
+def _compressed(pack: bytes, count: int) -> bytes:
+    body = pa.py_buffer(pack).slice(_COUNT.size)
     compressed = pa.compress(body, codec=_CODEC, asbytes=True)
-    return b"".join((_COUNT.pack(_COMPRESSED, len(entries)), _SIZE.pack(len(body)), compressed))
+    return b"".join((_COUNT.pack(_COMPRESSED, count), _SIZE.pack(body.size), compressed))
 
 
 def unpack(message: bytes) -> Iterator[PackEntry]:
-    """The entries of one message. Raises InternalError if it is none."""
+    """The entries of one message. Raises InternalError if it is none, and StateUnavailable if its file cannot be
+    read."""
+    if _COUNT.unpack_from(message)[0] == _IN_FILE:
+        message = _read(message)
     magic, count = _COUNT.unpack_from(message)
     body, begin = (_decompressed(message), 0) if magic == _COMPRESSED else (message, _COUNT.size)
     at = begin + count * _ENTRY.size
@@ -76,6 +111,16 @@ def unpack(message: bytes) -> Iterator[PackEntry]:
         at += size
     if at != len(body):
         raise InternalError(f"a pack of events has {len(body)} bytes instead of {at}")
+
+
+def _read(message: bytes) -> bytes:
+    (size,) = _SIZE.unpack_from(message, _COUNT.size)
+    path = Path(os.fsdecode(message[_COUNT.size + _SIZE.size :]))
+    with state_errors(path.parent):
+        pack = path.read_bytes()
+    if len(pack) != size:
+        raise InternalError(f"{path} has {len(pack)} bytes instead of {size}")
+    return pack
 
 
 def _decompressed(message: bytes) -> bytes:

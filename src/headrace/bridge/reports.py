@@ -27,7 +27,7 @@ class PlannedEpoch:
     None for no clock. `requested` is the barrier that the epoch was cut for, if any. The instances in `out` are in the
     plan version but in quarantine, so no task runs them. A `probing` epoch is run only to see whether a worker dies,
     and is never committed. `end` is the offset at which the epoch ends. `staging` is the directory for large staged
-    rows (`headrace.bridge.spark_rows`).
+    rows (`headrace.bridge.spark_rows`), and `packs` the one for large packs of events (`headrace.bridge.packs`).
     """
 
     epoch: int
@@ -40,6 +40,7 @@ class PlannedEpoch:
     probing: bool = False
     end: dict[str, Any] | None = None
     staging: str = ""
+    packs: str = ""
 
     @property
     def barrier(self) -> Barrier:

@@ -95,7 +95,7 @@ class Outbox:
     def _packed(self, key: PoolKey) -> list[Row]:
         entries = self._events.pop(key, [])
         self._sizes[key] = 0
-        return [self.row(*key, MessageKind.EVENTS, message) for message in packs(entries)]
+        return [self.row(*key, MessageKind.EVENTS, message) for message in packs(entries, self.given.planned.packs)]
 
     def finish(self, pipeline: PipelineDef, end: LaneEnd | None, max_time: int | None, left: bool = False) -> list[Row]:
         """The last messages to the lanes of a pipeline: watermark, barrier, and maybe an end. `left` says that it is

@@ -113,6 +113,7 @@ class EpochPlanner:
         self.port = int(options["port"])
         self.token = options["token"]
         self.parallelism = int(options["parallelism"])
+        self.one_machine = options.get("one_machine") == "true"
         self._known: tuple[int, PlannerProgress] | None = None
         self._newest = 0
         self._released: int | None = None
@@ -270,6 +271,7 @@ class EpochPlanner:
         else:
             self._write_applied(until, chosen)
             self._notify(self._epoch_planned(until, chosen, began))
+        staging = str(self.directory / STAGING)
         planned = PlannedEpoch(
             epoch=until.epoch,
             tasks=len(splits),
@@ -280,7 +282,8 @@ class EpochPlanner:
             out=chosen.out,
             probing=probing,
             end=end,
-            staging=str(self.directory / STAGING),
+            staging=staging,
+            packs=staging if self.one_machine else "",
         )
         return [
             EpochPartition(chosen.packed, split, i, planned, leaving=chosen.leaving) for i, split in enumerate(splits)

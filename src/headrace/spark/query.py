@@ -149,7 +149,8 @@ def _lanes(engine: Engine, options: dict[str, str]) -> DataFrame:
     for key, value in (QUERY_SETTINGS | {"spark.sql.shuffle.partitions": str(engine.cores)}).items():
         session.conf.set(key, value)
     session.dataSource.register(StreamDataSource)
-    rows = session.readStream.format(NAME).schema(SPARK_DDL).options(**options, parallelism=str(engine.cores)).load()
+    planning = options | {"parallelism": str(engine.cores), "one_machine": str(engine.one_machine).lower()}
+    rows = session.readStream.format(NAME).schema(SPARK_DDL).options(**planning).load()
     return rows.groupBy("instance", "bucket").transformWithState(
         statefulProcessor=LaneProcessor(), outputStructType=SPARK_DDL, outputMode="Update", timeMode="None"
     )

@@ -87,6 +87,11 @@ class Engine:
         return max(1, int(self.spark.sparkContext.defaultParallelism))
 
     @property
+    def one_machine(self) -> bool:
+        """True if all tasks run on this machine, so that they see the state directory."""
+        return str(self.spark.sparkContext.master).startswith("local")
+
+    @property
     def jvm_pid(self) -> int | None:
         """The process id of Spark's JVM, if we started it."""
         process = getattr(self.spark.sparkContext._gateway, "proc", None) if self.owned else None
