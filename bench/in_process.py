@@ -45,15 +45,16 @@ class LocalQuery:
     """A stream's query. `seconds` is the CPU time that each part of the epochs took so far.
 
     `bridge_bytes` are the bytes of all messages from tasks to lanes, `messages` and `calls` those that the state host
-    got. If `cold`, planning and commit find nothing in the processor's caches and no garbage, whatever the tasks did
+    got. Without `one_machine` large packs travel inside messages, as on a cluster. If `cold`, planning and commit find nothing in the processor's caches and no garbage, whatever the tasks did
     before.
     """
 
-    def __init__(self, request: QueryRequest, parallelism: int = PARALLELISM) -> None:
+    def __init__(self, request: QueryRequest, parallelism: int = PARALLELISM, one_machine: bool = True) -> None:
         self._committer, self._checkpoint = request.committer, request.directory / CHECKPOINT
         self._checkpoint.mkdir(mode=0o700, parents=True, exist_ok=True)
         open_staging(request.directory)
-        self._planner = EpochPlanner(request.options | {"parallelism": str(parallelism), "one_machine": "true"})
+        given = {"parallelism": str(parallelism), "one_machine": str(one_machine).lower()}
+        self._planner = EpochPlanner(request.options | given)
         self._offset: dict[str, Any] | None = None
         self._state: dict[tuple[int, int], MemoryStore] = defaultdict(MemoryStore)
         self.seconds: dict[str, float] = defaultdict(float)
@@ -138,8 +139,8 @@ class _SteppingWaits(QueryWaits):
 class LocalHub:
     """A hub on `directory` with one running stream. `query` runs its epochs."""
 
-    def __init__(self, directory: Path, parallelism: int = PARALLELISM) -> None:
-        self._parallelism = parallelism
+    def __init__(self, directory: Path, parallelism: int = PARALLELISM, one_machine: bool = True) -> None:
+        self._parallelism, self._one_machine = parallelism, one_machine
         files.CHEAP = float("inf")  # list the input whenever an epoch is planned
         self.hub = Hub(directory, self, start_timeout=60.0)
 
@@ -153,7 +154,7 @@ class LocalHub:
         """There is no engine to start."""
 
     def launch(self, request: QueryRequest) -> LocalQuery:
-        self.query = LocalQuery(request, self._parallelism)
+        self.query = LocalQuery(request, self._parallelism, self._one_machine)
         return self.query
 
     def launch_dedicated(self, request: DedicatedRequest) -> DedicatedRun:

@@ -100,16 +100,25 @@ def _by_window(rows: range, width: int) -> list[tuple[range, int]]:
 
 
 def observe(
-    workload: Workload, count: int, rows: int, *, tasks: int = 2, warm: int = 3, measured: int = 4, cold: bool = False
+    workload: Workload,
+    count: int,
+    rows: int,
+    *,
+    tasks: int = 2,
+    warm: int = 3,
+    measured: int = 4,
+    cold: bool = False,
+    one_machine: bool = True,
 ) -> Measured:
-    """Run epochs of one file of `rows` rows with the first `count` queries. Means over the measured epochs."""
+    """Run epochs of one file of `rows` rows with the first `count` queries. Means over the measured epochs. Without
+    `one_machine` large packs of partial rows travel inside messages, as on a cluster."""
     queries = workload.first(count)
     file_source.SMALLEST_SPLIT = 1  # so that small input has as many tasks, too
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as scratch:
         work = Path(scratch)
         made = feed.write(work / "made", warm + measured, rows, workload.keys)
         (work / "in").mkdir()
-        local = LocalHub(work / "state", tasks)
+        local = LocalHub(work / "state", tasks, one_machine)
         try:
             feed.give(work / "in", made[:1])
             pipelines = ";".join(f"CREATE PIPELINE p{i} INTO out AS {q.spark}" for i, q in enumerate(queries))

@@ -1,9 +1,9 @@
 """Predicted against measured: epochs in one process, and the runs of bench-peers on Spark.
 
 The model is fitted on small epochs (up to 300,000 rows, up to 24 pipelines) and on the driver's, and has to predict
-larger ones. For runs on Spark three more numbers are needed: the CPU of Spark itself per epoch, per MB over the bridge,
-and in the first round, in which Java's compilers are busy. They are fitted from the runs with one and with 16
-pipelines, and the others are predicted.
+larger ones. For runs on Spark two more numbers are needed: the CPU of Spark itself per epoch, and in the first round, in
+which Java's compilers are busy. They are fitted from the runs with one and with 16 pipelines, and the others are
+predicted. On one machine partial rows travel as files, so that Spark's work does not grow with them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ def calibrate(say: Say, quick: bool, driver: Sequence[Observation] = ()) -> Cost
     for workload, count in ((WIDE, 1), (WINDOWS, 4), (WINDOWS, 12), (FILTERS, 6)):
         for rows in (10_000, 80_000):
             found.append(observe(workload, count, rows, warm=2, measured=2))
-    bridge = statistics.median(one.bridge_bytes for one in found if one.observation.load.partials > 10_000)
+    carried = [observe(WORKLOADS[name], 24, 40_000, warm=2, measured=2, one_machine=False) for name in ("a", "b", "c")]
+    bridge = statistics.median(one.bridge_bytes for one in carried)
     state = statistics.median(one.state_bytes for one in found if one.observation.load.partials > 10_000)
     model = fit([*(one.observation for one in found), *driver], bridge, state)
     for part, costs in model.coefficients.items():
         shown = ", ".join(f"{cost * 1e6:.3g} us per {name}" for name, cost in costs.items() if cost > 0)
         say(f"  {part}: {shown}")
-    say(f"  over the bridge: {bridge:.0f} bytes per partial row; state: {state:.0f} bytes per group")
+    say(f"  on a cluster, over the bridge: {bridge:.0f} bytes per partial row; state: {state:.0f} bytes per group")
     return model
 
 
@@ -80,14 +81,13 @@ def check_driver(report: Report, model: CostModel, seen: Observation, say: Say) 
 
 @dataclass(frozen=True, slots=True)
 class PeerRun:
-    """The runs of headrace in bench-peers with `count` pipelines: how many epochs of which files, our CPU as predicted,
-    MB over the bridge, and the measured CPU of every round."""
+    """The runs of headrace in bench-peers with `count` pipelines: how many epochs, our CPU as predicted, and the measured
+    CPU of every round."""
 
     name: str
     count: int
     epochs: int
     ours: float
-    bridged: float
     measured: tuple[float, ...]
 
     @property
@@ -96,7 +96,7 @@ class PeerRun:
 
     def counts(self, first: float) -> list[float]:
         """What the CPU of Spark is proportional to. `first` is 1 in the first round."""
-        return [float(self.epochs), self.bridged, first]
+        return [float(self.epochs), first]
 
 
 def check_peers(report: Report, model: CostModel, stored: Mapping[str, Any], say: Say) -> None:
@@ -109,11 +109,8 @@ def check_peers(report: Report, model: CostModel, stored: Mapping[str, Any], say
     matrix = np.array([run.counts(float(number == 0)) for run, number, _ in fitted])
     left = np.array([max(cpu - run.ours, 0.0) for run, _, cpu in fitted])
     costs = nonnegative(matrix, left)
-    say(
-        f"  Spark itself: {costs[0]:.2f} s of CPU per epoch, {costs[1] * 1000:.1f} ms per MB over the bridge, "
-        f"{costs[2]:.2f} s in the first round"
-    )
-    report.facts["spark_cpu"] = {"epoch": costs[0], "bridged_mb": costs[1], "first_round": costs[2]}
+    say(f"  Spark itself: {costs[0]:.2f} s of CPU per epoch, {costs[1]:.2f} s in the first round")
+    report.facts["spark_cpu"] = {"epoch": costs[0], "first_round": costs[1]}
     for run in runs:
         if not run.fitted:
             # The median of several rounds is not that of the first one.
@@ -134,7 +131,6 @@ def _runs(model: CostModel, name: str, result: Mapping[str, Any]) -> Iterator[Pe
             count,
             len(epochs),
             ours=sum(model.total(load) for load in loads),
-            bridged=sum(load.partials for load in loads) * model.bridge_bytes / 1e6,
             measured=tuple(run.cpu for run in rounds),
         )
 

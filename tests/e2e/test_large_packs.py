@@ -69,7 +69,7 @@ def deleting(state: Path, most: int) -> Iterator[None]:
 
     def delete() -> None:
         left = most
-        while left and not over.wait(0.002):
+        while left > 0 and not over.wait(0.002):
             for path in packs(state):
                 with suppress(FileNotFoundError):
                     path.unlink()
