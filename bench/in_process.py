@@ -45,8 +45,8 @@ class LocalQuery:
     """A stream's query. `seconds` is the CPU time that each part of the epochs took so far.
 
     `bridge_bytes` are the bytes of all messages from tasks to lanes, `messages` and `calls` those that the state host
-    got. Without `one_machine` large packs travel inside messages, as on a cluster. If `cold`, planning and commit find nothing in the processor's caches and no garbage, whatever the tasks did
-    before.
+    got. Without `one_machine` large packs travel inside messages, as on a cluster. If `cold`, planning and commit
+    find nothing in the processor's caches and no garbage, whatever the tasks did before.
     """
 
     def __init__(self, request: QueryRequest, parallelism: int = PARALLELISM, one_machine: bool = True) -> None:

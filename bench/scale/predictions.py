@@ -1,8 +1,8 @@
 """Predicted against measured: epochs in one process, and the runs of bench-peers on Spark.
 
 The model is fitted on small epochs (up to 300,000 rows, up to 24 pipelines) and on the driver's, and has to predict
-larger ones. For runs on Spark two more numbers are needed: the CPU of Spark itself per epoch, and in the first round, in
-which Java's compilers are busy. They are fitted from the runs with one and with 16 pipelines, and the others are
+larger ones. For runs on Spark two more numbers are needed: the CPU of Spark itself per epoch, and in the first round,
+in which Java's compilers are busy. They are fitted from the runs with one and with 16 pipelines, and the others are
 predicted. On one machine partial rows travel as files, so that Spark's work does not grow with them.
 """
 
@@ -81,8 +81,8 @@ def check_driver(report: Report, model: CostModel, seen: Observation, say: Say) 
 
 @dataclass(frozen=True, slots=True)
 class PeerRun:
-    """The runs of headrace in bench-peers with `count` pipelines: how many epochs, our CPU as predicted, and the measured
-    CPU of every round."""
+    """The runs of headrace in bench-peers with `count` pipelines: how many epochs, our CPU as predicted, and the
+    measured CPU of every round."""
 
     name: str
     count: int

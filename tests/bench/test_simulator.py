@@ -179,13 +179,13 @@ def test_the_epochs_of_a_run_have_every_row_once(rows: int) -> None:
 
 
 def test_runs_on_spark_are_predicted_from_those_with_one_and_with_16_pipelines() -> None:
-    """CPU that is the model's, and Spark's per epoch, per MB and in the first round, is predicted without an error."""
+    """CPU that is the model's, and Spark's per epoch and in the first round, is predicted without an error."""
     rows, kept = 800_000, {}
     for name in ("a", "b", "c"):
         runs: dict[int, list[Timed]] = {}
         for count in (1, 2, 8, 16, 32):
             load = load_of(WORKLOADS[name], WORKLOADS[name].first(count), range(100_000, 900_000), 2, 250.0)
-            spent = COSTS.total(load) + 0.7 + 0.004 * load.partials * COSTS.bridge_bytes / 1e6
+            spent = COSTS.total(load) + 0.7
             rounds = 1 if count in (2, 16) else 3
             runs[count] = [Timed(1.0, spent + 0.3 * (number == 0), 1) for number in range(rounds)]
         kept[name] = {"result": Comparison(name, rows, 250_000_000, {"headrace": runs}).plain()}
