@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace.app.cli import app
 from headrace.app.run import RunSettings, run_script
+from headrace.app.view.displays import LiveDisplay
 from headrace.app.view.lines import pipelines_line, status_lines, stream_line
 from headrace.errors import AlreadyExists, InUse
 from headrace.hub.redeclaring import lost_with
@@ -113,6 +117,23 @@ def test_a_run_that_lost_nothing_prints_no_losses(
     feed(tmp_path, 10, "2026-11-16T12:00:00Z")
     lines = run(tmp_path, script(tmp_path), capsys)
     assert lines[-2:] == ["stream s 10 rows in", "p (finished) 10 rows out"]
+
+
+def test_the_last_picture_has_all_input_read_the_rate_and_the_columns_of_the_run(
+    tmp_path: Path, mini: Mini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a terminal. Nothing of it may be what a stream that has stopped does now: nothing."""
+    out = io.StringIO()
+    live = LiveDisplay(Console(file=out, force_terminal=True, width=100))
+    monkeypatch.setattr("headrace.app.run.choose_display", lambda **_: live)
+    feed(tmp_path, 100, "2026-11-16T12:00:00Z")
+    text = script(tmp_path, "n BIGINT, unread INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 1 SECOND")
+    assert run_script(text, RunSettings(tmp_path / "state", until_end=True)) == 0
+    last = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
+    last = last[last.rindex("stream s (stopped)") :]
+    assert "columns decoded 2 of 3: n, ts" in last
+    assert not re.search(r"rows/s 0\b", last) and "rows/s" in last
+    assert "100% of " in last and "Ctrl-C" not in last
 
 
 def test_a_skipped_file_is_named_at_the_end(tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]) -> None:
