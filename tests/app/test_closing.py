@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from headrace.app.check import check_script
 from headrace.app.cli import app
 from headrace.app.run import RunSettings, run_script
 from headrace.app.view.displays import LiveDisplay
@@ -134,6 +135,19 @@ def test_the_last_picture_has_all_input_read_the_rate_and_the_columns_of_the_run
     assert "columns decoded 2 of 3: n, ts" in last
     assert not re.search(r"rows/s 0\b", last) and "rows/s" in last
     assert "100% of " in last and "Ctrl-C" not in last
+
+
+def test_the_cast_that_a_warning_names_keeps_the_pipeline_running(
+    tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "in" / "0.json", ['{"n": 1, "k": "2"}', '{"n": 2, "k": "two"}'])
+    implicit = script(tmp_path, "n BIGINT, k STRING", "k + 1 AS a")
+    (warning,) = check_script(implicit).warnings
+    assert "TRY_CAST(k AS BIGINT)" in warning
+    named = implicit.replace("k + 1", "TRY_CAST(k AS BIGINT) + 1")
+    assert run_script(named, RunSettings(tmp_path / "state", until_end=True)) == 0
+    said = capsys.readouterr()
+    assert "p (finished) 2 rows out" in said.err and "warning" not in said.out
 
 
 def test_a_skipped_file_is_named_at_the_end(tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]) -> None:

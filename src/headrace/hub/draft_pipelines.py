@@ -33,6 +33,7 @@ from headrace.sinks import SINKS
 from headrace.sql import (
     CreatePipeline,
     Planned,
+    implicit_cast_warnings,
     parse_script,
     plan_pipeline,
 )
@@ -68,7 +69,7 @@ def create_pipeline(draft: DraftState, statement: CreatePipeline) -> Result:
     draft.catalog = draft.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
     for stream in new.streams:
         draft.touch(stream, wait=True)
-    return answer
+    return replace(answer, warnings=(*answer.warnings, *implicit_cast_warnings(planned, statement.span.text)))
 
 
 def _declares(draft: DraftState, statement: CreatePipeline, declared: PipelineDef) -> bool:
