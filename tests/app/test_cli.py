@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -109,6 +110,21 @@ def test_a_script_is_checked_without_its_data_unless_strict(tmp_path: Path) -> N
     assert code_of(headrace("check", "-", "--strict", script=ABSENT)) == "MISSING_FILE"
     assert headrace("explain", "-", script=ABSENT).returncode == 0
     assert code_of(headrace("check", "-", script=ABSENT.replace("temp > 20", "tmp > 20"))) == "UNKNOWN_COLUMN"
+
+
+def test_a_check_warns_of_texts_that_are_cast_although_nobody_wrote_it(tmp_path: Path) -> None:
+    stream = STREAM.replace("temp DOUBLE", "k STRING, list ARRAY<STRING>") + SINK
+
+    def warnings(query: str) -> list[tuple[str, str]]:
+        answer = headrace("check", "-", script=f"{stream}CREATE PIPELINE p INTO out AS {query}")
+        assert answer.returncode == 0, answer.stderr
+        return re.findall(r"^warning: pipeline p: (.*) is a STRING and is cast to (\w+)", answer.stderr, re.MULTILINE)
+
+    assert warnings("SELECT k + 1 AS a, k + 2 AS b FROM s WHERE k > 3") == [("k", "BIGINT")]
+    assert warnings("SELECT list[0] * 2.5D AS a FROM s WHERE k = true") == [("list[0]", "DOUBLE"), ("k", "BOOLEAN")]
+    assert warnings("SELECT sum(k) AS a FROM s") == [("k", "DOUBLE")]
+    assert warnings("SELECT w * 2 AS a FROM (SELECT concat(k, '1') AS w FROM s)") == [("w", "BIGINT")]
+    assert warnings("SELECT TRY_CAST(k AS BIGINT) + 1 AS a, int(k) AS b, concat(k, 1) AS c FROM s WHERE k > 'x'") == []
 
 
 def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path: Path) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from headrace.app.check import check_script
 from headrace.app.cli import app
 from headrace.app.run import RunSettings, run_script
+from headrace.app.view.displays import LiveDisplay
 from headrace.app.view.lines import pipelines_line, status_lines, stream_line
 from headrace.errors import AlreadyExists, InUse
 from headrace.hub.redeclaring import lost_with
@@ -69,10 +74,10 @@ def test_a_timestamp_format_that_fits_no_row_is_reported_with_a_warning(
 ) -> None:
     feed(tmp_path, 1000)
     lines = run(tmp_path, script(tmp_path), capsys)
-    assert "stream s 1.0k rows in, 1,000 rejected, bad: bad_timestamp 1,000" in lines
+    assert "stream s 1.0k rows in, 1,000 rejected, bad values: bad_timestamp 1,000" in lines
     assert "p (finished) 0 rows out" in lines
     (warning,) = warnings_in(lines)
-    assert warning.startswith("WARNING: stream s rejected 1,000 of 1,000 rows (bad_timestamp 1,000): ")
+    assert warning.startswith("WARNING: stream s rejected 1,000 of 1,000 rows (bad values: bad_timestamp 1,000): ")
     assert warning.endswith("on_error = 'dead_letter' keeps such records so that you can inspect them")
 
 
@@ -101,7 +106,7 @@ def test_a_format_that_fits_no_value_of_another_column_is_reported_with_a_warnin
 ) -> None:
     feed(tmp_path, 100)
     lines = run(tmp_path, script(tmp_path, "n BIGINT, ts TIMESTAMP", on_error=policy), capsys)
-    assert "stream s 100 rows in, bad: bad_timestamp 100" in lines
+    assert "stream s 100 rows in, bad values: bad_timestamp 100" in lines
     assert f"p (finished) {said}" in lines
     (warning,) = warnings_in(lines)
     assert warning.startswith("WARNING: pipeline p found bad values in 100 of 100 rows")
@@ -113,6 +118,36 @@ def test_a_run_that_lost_nothing_prints_no_losses(
     feed(tmp_path, 10, "2026-11-16T12:00:00Z")
     lines = run(tmp_path, script(tmp_path), capsys)
     assert lines[-2:] == ["stream s 10 rows in", "p (finished) 10 rows out"]
+
+
+def test_the_last_picture_has_all_input_read_the_rate_and_the_columns_of_the_run(
+    tmp_path: Path, mini: Mini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a terminal. Nothing of it may be what a stream that has stopped does now: nothing."""
+    out = io.StringIO()
+    live = LiveDisplay(Console(file=out, force_terminal=True, width=100))
+    monkeypatch.setattr("headrace.app.run.choose_display", lambda **_: live)
+    feed(tmp_path, 100, "2026-11-16T12:00:00Z")
+    text = script(tmp_path, "n BIGINT, unread INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 1 SECOND")
+    assert run_script(text, RunSettings(tmp_path / "state", until_end=True)) == 0
+    last = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
+    last = last[last.rindex("stream s (stopped)") :]
+    assert "columns decoded 2 of 3: n, ts" in last
+    assert not re.search(r"rows/s 0\b", last) and "rows/s" in last
+    assert "100% of " in last and "Ctrl-C" not in last
+
+
+def test_the_cast_that_a_warning_names_keeps_the_pipeline_running(
+    tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "in" / "0.json", ['{"n": 1, "k": "2"}', '{"n": 2, "k": "two"}'])
+    implicit = script(tmp_path, "n BIGINT, k STRING", "k + 1 AS a")
+    (warning,) = check_script(implicit).warnings
+    assert "TRY_CAST(k AS BIGINT)" in warning
+    named = implicit.replace("k + 1", "TRY_CAST(k AS BIGINT) + 1")
+    assert run_script(named, RunSettings(tmp_path / "state", until_end=True)) == 0
+    said = capsys.readouterr()
+    assert "p (finished) 2 rows out" in said.err and "warning" not in said.out
 
 
 def test_a_skipped_file_is_named_at_the_end(tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,6 +177,15 @@ def test_every_record_counts_as_a_row_however_it_is_rejected(tmp_path: Path, min
     assert shown.column("rejected").to_pylist() == [4]
 
 
+def test_a_warning_says_what_each_number_counts(tmp_path: Path, mini: Mini, capsys: pytest.CaptureFixture[str]) -> None:
+    untimed, wrong = '{"n": 1, "m": "x", "ts": "noon"}', '{"n": 1, "m": "x", "ts": "2026-11-16T12:00:00Z"}'
+    put(tmp_path / "in" / "0.json", [untimed] * 6 + ["{"] + [wrong] * 3)
+    columns = "n BIGINT, m INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL 1 SECOND"
+    warning = warnings_in(run(tmp_path, script(tmp_path, columns, "n, m, ts"), capsys))[0]
+    counted = "bad records: bad_json 1; bad values: bad_integer 3, bad_timestamp 6"
+    assert f"rejected 7 of 10 rows ({counted}; values also in other rows)" in warning
+
+
 def test_a_run_warns_only_if_more_than_a_tenth_of_the_rows_are_rejected(
     tmp_path: Path, mini: Mini, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,7 +210,7 @@ def test_a_run_warns_if_the_event_time_is_misspelt(
 ) -> None:
     put(tmp_path / "in" / "0.json", [json.dumps({"n": i, "time": "2026-11-16T12:00:00Z"}) for i in range(20)])
     lines = run(tmp_path, script(tmp_path), capsys)
-    assert "stream s 20 rows in, bad: null_event_time 20" in lines
+    assert "stream s 20 rows in, bad rows: null_event_time 20" in lines
     (warning,) = warnings_in(lines)
     assert warning.startswith("WARNING: stream s has 20 of 20 rows without an event time")
 
@@ -176,7 +220,7 @@ def test_broken_records_that_are_rows_are_not_called_rejected(
 ) -> None:
     put(tmp_path / "in" / "0.json", ['{"n": 1, "ts": "2026-11-16T12:00:00Z"}', "{", '{"n": 2, "ts": "noon"}'])
     lines = run(tmp_path, script(tmp_path, mode="PERMISSIVE"), capsys)
-    assert "stream s 3 rows in, 2 broken and NULL, bad: bad_json 1, bad_timestamp 1" in lines
+    assert "stream s 3 rows in, 2 broken and NULL, bad records: bad_json 1; bad values: bad_timestamp 1" in lines
     assert "p (finished) 3 rows out" in lines
     (warning,) = warnings_in(lines)
     assert warning.startswith("WARNING: stream s has NULLs for 2 of 3 rows")

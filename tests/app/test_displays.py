@@ -51,6 +51,11 @@ def test_lines_show_phases_at_once_and_the_status_only_when_it_changed() -> None
     assert len(said) == before  # no epoch since
     shown.update([replace(STREAM, epoch=18)], [], "", None)
     assert len(said) > before
+    shown.update([replace(STREAM, epoch=18)], [], "", InputProgress(100, 0, None, ended=True))
+    assert said[-1] == "  100% of 100 B read"  # at once, and once
+    before = len(said)
+    shown.update([replace(STREAM, epoch=18)], [], "", InputProgress(100, 0, None, ended=True))
+    assert len(said) == before
 
 
 def test_the_live_view_shows_phases_then_the_status_with_a_bar_and_keeps_the_last_picture() -> None:
@@ -111,7 +116,7 @@ def test_progress_counts_all_streams_and_the_slowest_decides_the_time() -> None:
     assert not InputProgress.of([FRESH]).known
     done = InputProgress.of([replace(one, lag_bytes=0, running=False)])
     assert done.ended
-    assert done.words() == "all of 10.0 MB read"
+    assert done.words() == "100% of 10.0 MB read"
 
 
 def test_the_last_epoch_is_not_done_before_it_is_committed() -> None:

@@ -163,7 +163,7 @@ def test_a_terminal_shows_the_live_view_and_ctrl_c_is_answered_at_once_while_spa
     assert "starting Spark on local[*] ..." in text
     assert "Spark's web page is on http://127.0.0.1:" in text
     assert "stream s" in text
-    assert text.index("all of ") < text.index("all_rows (finished) 1.0k rows out")  # the bar, then the totals
+    assert text.index("100% of ") < text.index("all_rows (finished) 1.0k rows out")  # the bar, then the totals
     log = (tmp_path / ".headrace" / "spark.log").read_text()
     assert "Submitted application: mine" in log
     assert "broadcast" not in log

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.app.cli import app
-from headrace.app.init import SCRIPT
+from headrace.app.init import SCRIPT, write_example
 from headrace.hub.hub import Hub
 from headrace.sql import parse_script
 from tests.code import ROOT
@@ -120,3 +120,49 @@ def test_the_tutorial_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest
 def test_the_pipelines_on_the_page_are_those_of_the_example() -> None:
     [shown] = blocks("sql")
     assert [s.sql for s in parse_script(shown)] == [s.sql for s in parse_script(SCRIPT)][-2:]
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_python_of_the_readme_runs_as_it_stands_and_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    queries = RunningQueries()
+    monkeypatch.setattr("headrace.hub.hub.SparkLauncher", lambda *_: queries)
+    [snippet] = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    for _ in range(2):
+        exec(compile(snippet.replace("sleep(3)", "sleep(1)"), "README.md", "exec"), {})
+        rows, *table, damp = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"\d{3,} \['device', 'temp'\]", rows)
+        assert re.fullmatch(r"\[\d{2,} rows x 2 columns\]", table[-1])
+        assert re.fullmatch(r"\d{2,} \['device', 'temp', 'hum'\]", damp)
+
+
+def test_an_empty_memory_sink_says_that_its_rows_went_with_their_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a script that is run a second time, when all files are read. And what was stopped stays so, with a word."""
+    script, _ = write_example(tmp_path / "first")
+    queries = RunningQueries()
+    monkey = pytest.MonkeyPatch()
+    monkey.chdir(tmp_path / "first")
+    kept = "CREATE SINK kept WITH (type = 'memory'); CREATE PIPELINE warm INTO kept AS SELECT temp FROM sensors"
+    try:
+        for rows in (600, 0):
+            with Hub(tmp_path / "state", queries) as hub:
+                answer = hub.sql(script.read_text() + kept)[-1]
+                hub.streams["sensors"].sync()
+                caplog.clear()
+                assert hub.pipelines["warm"].results().num_rows == rows
+                said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+                assert len(said) == (not rows) and all("its 600 rows went with the process" in text for text in said)
+                assert answer.warnings == ()
+                hub.sql("STOP PIPELINE warm")
+                (again,) = hub.sql(kept.split("; ")[1])
+                assert again.warnings == ("pipeline warm is stopped; START PIPELINE warm runs it",)
+                hub.sql("START PIPELINE warm")
+    finally:
+        monkey.undo()

@@ -91,10 +91,42 @@ def test_a_look_at_a_running_stream_shows_the_rows_that_come(hub: Hub, tmp_path:
     assert time.monotonic() - began < 50, "it ends with its rows"
     assert stored == [({"p"}, {"m"}, {"s"}, 1), {"p"}, ["s"]], "after a crash its state would be dropped"
     (late,) = hub.sql("SELECT id FROM s LIMIT 5 WITH (timeout = '200ms')")
-    assert late.table is not None and late.table.num_rows == 0 and len(late.warnings) == 1
+    assert late.table is not None and late.table.num_rows == 0
+    (said,) = late.warnings
+    assert "arrive from now on; 0 rows of the result came in 200 milliseconds" in said
     hub.streams["s"].sync()
     assert hub.pipelines["p"].results().num_rows == 330
     assert_nothing_is_left(hub, {"p"})
+
+
+def test_a_look_at_a_running_stream_says_what_it_covers_and_its_advice_shows_the_earlier_rows(
+    hub: Hub, tmp_path: Path
+) -> None:
+    hub.sql("CREATE PIPELINE p INTO m AS SELECT id FROM s")
+    hub.streams["s"].sync()
+    count = "SELECT count(*) AS n FROM {} LIMIT 1 WITH (timeout = '300ms')"
+    (result,) = hub.sql(count.format("s"))
+    (said,) = result.warnings
+    assert "covers the rows that arrive from now on" in said and "declare the source as another stream" in said
+    hub.sql(STREAM.replace("STREAM s", "STREAM again").format(path=tmp_path / "in"))
+    (earlier,) = hub.sql(count.format("again").replace("300ms", "60s"))
+    assert earlier.warnings == () and earlier.table is not None
+    assert earlier.table.to_pydict() == {"n": [200]}
+    hub.sql("DROP STREAM again")
+    hub.sql("CREATE PIPELINE q INTO STREAM out AS SELECT id FROM s; CREATE PIPELINE r INTO m AS SELECT id FROM out")
+    (result,) = hub.sql(count.format("out"))
+    assert "only where its pipelines wrote them" in result.warnings[0]
+    hub.sql("DROP PIPELINE q CASCADE")
+    assert_nothing_is_left(hub, {"p"})
+
+
+def test_an_error_in_a_look_shows_the_whole_line(hub: Hub) -> None:
+    line = "SELECT id, no FROM s LIMIT 3 WITH (timeout = '1s')"
+    with pytest.raises(HeadraceError) as caught:
+        hub.sql(f"SHOW SINKS; {line}")
+    assert caught.value.span is not None
+    source, carets = caught.value.span.caret().split("\n")
+    assert source == f"1 | SHOW SINKS; {line}" and carets.index("^") == source.index("no FROM")
 
 
 def test_a_look_that_fails_or_is_interrupted_leaves_nothing(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,14 @@ def test_show_and_explain_return_the_same_as_on_the_hub(served: Served, remote: 
 
 
 def test_errors_are_those_of_a_hub_with_code_position_and_advice(served: Served, remote: RemoteHub) -> None:
-    for script in ("SELCT", "CREATE PIPELINE p INTO out AS SELECT aa FROM s", "DROP STREAM nothing"):
+    long = ", ".join(f"a AS a{i}" for i in range(100))
+    for script in (
+        "SELCT",
+        "CREATE PIPELINE p INTO out AS SELECT aa FROM s",
+        f"CREATE PIPELINE p INTO out AS SELECT {long}, aa, {long} FROM s",
+        f"SHOW SINKS;\nCREATE PIPELINE p INTO out AS SELECT {long}, aa FROM s",
+        "DROP STREAM nothing",
+    ):
         with pytest.raises(headrace.errors.HeadraceError) as here:
             served.mini.hub.sql(script)
         with pytest.raises(type(here.value)) as there:

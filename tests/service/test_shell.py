@@ -20,7 +20,7 @@ from headrace.errors import HubNotRunning, MissingFile, UnknownStream
 from headrace.hub.results import Result
 from headrace.service.completion import Words
 from headrace.service.offline import OfflineHub
-from headrace.service.printing import printed
+from headrace.service.printing import OutputFormat, printed
 from headrace.service.shell import Shell, typed
 from headrace.service.sql_command import statements
 from headrace.sql import statement_ends
@@ -146,3 +146,17 @@ def test_a_directory_that_no_process_owns_is_read_and_not_changed_and_nothing_ru
     assert resumes in said.getvalue()
     with pytest.raises(MissingFile):
         OfflineHub(tmp_path / "in")
+
+
+@pytest.mark.parametrize(("how", "terminal"), [("table", True), ("table", False), ("csv", False), ("json", False)])
+def test_the_warnings_of_a_table_are_shown_in_every_format(
+    how: OutputFormat, terminal: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Warned(Recorded):
+        def sql(self, text: str) -> list[Result]:
+            return [Result(table=pa.table({"n": [1]}), warnings=("only from now on",))]
+
+    Shell(Warned(), how, terminal=terminal).execute("SELECT count(*) AS n FROM s")
+    shown = capsys.readouterr()
+    assert "only from now on" in (shown.err if how == "csv" else shown.out)
+    assert how != "csv" or shown.out == "n\n1\n"

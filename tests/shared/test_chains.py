@@ -240,6 +240,7 @@ def test_the_advice_about_a_stream_of_output_works_and_dropping_it_warns_of_no_d
         chain.sql(other)
     assert "DROP PIPELINE clean" in taken.value.advice
     (answer,) = chain.sql("DROP PIPELINE clean")
+    assert answer.text == "dropped pipeline clean and stream good"
     assert not any("a second time" in warning for warning in answer.warnings)
     chain.sql(other)
 
@@ -253,7 +254,8 @@ def test_dropping_leaves_nothing_on_disk_and_cascade_drops_the_readers(chain: Ch
     chain.drain()
     assert {p.name for p in streams.iterdir()} == {"raw", "good", "better"}
     (answer,) = chain.sql("DROP PIPELINE more CASCADE")
-    assert "last" in answer.text and "view w" in answer.text
+    assert answer.text == "dropped pipeline more and pipeline last, view w, stream better"
+    assert answer.warnings == ("Rows of stream better that were not read are deleted.",)
     assert {p.name for p in streams.iterdir()} == {"raw", "good"}
     chain.sql("DROP STREAM good")
     feed(chain, "2", record(2, k="b", v=1))

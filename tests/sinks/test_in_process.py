@@ -148,7 +148,7 @@ def test_console_shows_values_as_they_are_even_if_they_look_like_markup() -> Non
     text = printed([table], output)
     assert "[b]" in text
     assert "[red]x[/red]" in text
-    assert "2024-01-01 00:00:00+00:00" in text
+    assert "2024-01-01T00:00:00.000Z" in text  # as in the files of the jsonl sink
     assert "NULL" in text
 
 

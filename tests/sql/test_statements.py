@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import ScriptErrors, SyntaxProblem
+from headrace.errors import ScriptErrors, Span, SyntaxProblem
+from headrace.errors.span import ELLIPSIS, WIDEST
 from headrace.model.schema import Decimal, parse_type
 from headrace.sql import (
     AlterPipeline,
@@ -25,6 +26,7 @@ from headrace.sql import (
     define_stream,
     parse_script,
 )
+from headrace.sql.parse.script import parse_each
 from tests.sql.support import MEANING, plan
 
 STREAM = """CREATE STREAM IF NOT EXISTS `odd name` (
@@ -199,3 +201,58 @@ def test_deep_nesting_is_a_syntax_error_and_not_a_crash(text: str) -> None:
 def test_a_few_hundred_conditions_are_no_problem() -> None:
     planned = plan("SELECT id FROM s WHERE " + " OR ".join(f"id = {i}" for i in range(150)))
     assert planned.program.ring0.filter is not None
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "SELECT id FROM s",
+        "SELECT id FROM s WHERE id > 3",
+        "SELECT id FROM s LIMIT 3",
+        "SELECT id FROM s ORDER BY id",
+        "CREATE SINK k WITH (type = 'memory')",
+        "CREATE PIPELINE p INTO k AS SELECT id FROM s EMIT CHANGES",
+        "SHOW STREAMS",
+        "DROP PIPELINE p",
+    ],
+)
+def test_a_missing_semicolon_is_reported_at_the_end_of_the_statement_that_lacks_it(first: str) -> None:
+    with pytest.raises(SyntaxProblem) as caught:
+        parse_script(f"{first}  -- the first\nCREATE SINK other WITH (type = 'memory')")
+    span = caught.value.span
+    assert span is not None and (span.line, span.column) == (1, len(first) + 1)
+    assert "';'" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id,\n  drop\nFROM s ORDER BY id",
+        "SELECT id FROM s WHERE id >\n3 UNION SELECT id FROM s",
+        "SELECT id FROM s\nUNION\nSELECT id FROM s ORDER BY 1",
+        "SELECT id FROM s AS stop",
+    ],
+)
+def test_a_query_over_several_lines_lacks_no_semicolon(query: str) -> None:
+    (statement,) = parse_script(query)
+    assert isinstance(statement, Select)
+
+
+def test_the_names_of_statements_without_a_semicolon_between_them_are_not_reported_as_unknown() -> None:
+    parsed = parse_each("CREATE SINK one WITH (type = 'memory')\nCREATE SINK two WITH (type = 'memory')")
+    assert parsed.undeclared == {"one", "two"}
+
+
+def test_an_error_shows_the_whole_line_up_to_a_width_and_marks_where_it_is_cut() -> None:
+    line = "SELECT id, " + "a" * 400 + ", wrong, " + "b" * 400 + "end"
+    for word, cut in (("id,", (False, True)), ("wrong", (True, True)), ("bbb", (True, True)), ("end", (True, False))):
+        start = line.index(word)
+        span = Span(f"one\n{line}\nthree", 4 + start, 4 + start + 3)
+        shown, carets = span.caret().split("\n")
+        source = shown.removeprefix("2 | ")
+        assert len(source) == WIDEST
+        assert (source[0] == ELLIPSIS, source[-1] == ELLIPSIS) == cut
+        at = carets.index("^") - len("2 | ")
+        assert source[at : at + 3] == line[start : start + 3]
+    short = "x" * WIDEST
+    assert Span(short, 3, 4).caret().split("\n")[0] == f"1 | {short}"

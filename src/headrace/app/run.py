@@ -114,6 +114,7 @@ class _ScriptRun:
             attended(
                 lambda: hub.drain(settings.stop_limit, lambda waited: report_wait(waited, display.say)), self._tick
             )
+            self._show(hub, note="")  # the streams have stopped only now
             self.closing = closing_lines(hub, self._logs.warned)
         finally:
             attended(hub.close, self._tick)
@@ -155,11 +156,12 @@ class _ScriptRun:
         for line in not_in_script(hub.catalog, self._checked):
             self._display.say(line)
 
-    def _show(self, hub: Hub) -> None:
-        streams = [stream.status() for stream in hub.streams.values()]
+    def _show(self, hub: Hub, note: str | None = None) -> None:
+        streams = [hub.runtime(name).last_status() for name in hub.streams]
         pipelines = [pipeline.status() for pipeline in hub.pipelines.values()]
         until_end = self._settings.until_end
-        note = "stops when all input is read; Ctrl-C stops it earlier" if until_end else "Ctrl-C stops"
+        if note is None:
+            note = "stops when all input is read; Ctrl-C stops it earlier" if until_end else "Ctrl-C stops"
         self._display.update(streams, pipelines, note, InputProgress.of(streams) if until_end else None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,19 @@ def python_value(value: pa.Scalar[Any]) -> Any:
         return value.as_py()
     except _TOO_FAR:
         return _far(value)
+
+
+def time_text(value: datetime) -> str:
+    """A time as the jsonl sink writes it, and as Spark does in JSON: in UTC, with milliseconds, or with microseconds if
+    it has any. A time without a zone has none here.
+
+    >>> time_text(datetime(2026, 1, 1, 12, tzinfo=UTC)), time_text(datetime(2026, 1, 1, 12, 0, 0, 5))
+    ('2026-01-01T12:00:00.000Z', '2026-01-01T12:00:00.000005')
+    """
+    digits = "microseconds" if value.microsecond % 1000 else "milliseconds"
+    if value.tzinfo is None:
+        return value.isoformat(timespec=digits)
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=digits) + "Z"
 
 
 def _far(value: Any) -> Any:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.base.python_values import python_values
+from headrace.base.python_values import python_values, time_text
 
 
 def table_of(data: pa.Table, title: str = "", most: int = 20, total: int | None = None) -> Group:
@@ -36,7 +36,7 @@ def cell(value: object) -> Text:
     if isinstance(value, bool):
         return Text(str(value).lower())
     if isinstance(value, datetime):
-        return Text(value.isoformat(sep=" "))
+        return Text(time_text(value))
     if isinstance(value, date):
         return Text(value.isoformat())
     if isinstance(value, bytes):

@@ -11,6 +11,10 @@ _SECRET = re.compile(r"(\b\w*(?:token|password|secret|access_key|key\.pem)\w*`?\
 _USER_INFO = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(?=@)")
 _PARAMETER = re.compile(r"(\b\w*password\w*=)([^\s&;']+)", re.IGNORECASE)
 
+# Characters of a source line that an error shows. Lines of a script seldom have more.
+WIDEST = 160
+ELLIPSIS = "\u2026"
+
 
 def without_secrets(text: str) -> str:
     """`text` with stars for tokens and passwords that it shows. Its length stays the same."""
@@ -39,11 +43,24 @@ class Span:
         return self.start - (self.text.rfind("\n", 0, self.start) + 1) + 1
 
     def caret(self) -> str:
-        """The source line with a caret line under it."""
+        """The source line with a caret line under it. Of a line longer than WIDEST it shows the part around the caret,
+        with an ellipsis where it is cut."""
         begin = self.text.rfind("\n", 0, self.start) + 1
         stop = self.text.find("\n", begin)
         source = without_secrets(self.text[begin : stop if stop >= 0 else len(self.text)])
+        left, source = _around(source, self.start - begin)
+        begin += left
         width = max(1, min(self.end, begin + len(source)) - self.start)
         number = str(self.line)
         pad = " " * (len(number) + 3 + self.start - begin)
         return f"{number} | {source}\n{pad}{'^' * width}"
+
+
+def _around(line: str, place: int) -> tuple[int, str]:
+    """Where the shown part of `line` begins, and that part. An ellipsis takes the place of a character: so the part
+    shown of a part is this part again."""
+    left = max(0, min(place - WIDEST // 2, len(line) - WIDEST))
+    part = line[left : left + WIDEST]
+    if left + WIDEST < len(line):
+        part = part[:-1] + ELLIPSIS
+    return left, ELLIPSIS + part[1:] if left else part

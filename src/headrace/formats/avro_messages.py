@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from headrace.errors import BadOption, SchemaMismatch
 from headrace.formats.avro_schema import AvroSchema
-from headrace.formats.bad import STRUCTURE_REASONS, BadRecords
+from headrace.formats.bad import BadRecords
 from headrace.formats.columns import Parsed
 from headrace.formats.conform import conformed, named, require_fit
 from headrace.formats.format_kind import Decoded, Located
 from headrace.formats.index import bad_cells, bad_structure, view_of
 from headrace.formats.packing import OffsetsOf, Packed, pack_joined
 from headrace.formats.tables import TableFile, part_of
+from headrace.model.bad_reasons import STRUCTURE_REASONS
 from headrace.model.schema import Schema, nested_fields
 
 _WRONG = {0: "bad_avro", 1: "unknown_schema", 2: "record_too_long"}

@@ -15,17 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# Why a record or a cell is bad. The words are counted and stored in dead letters, so they never change.
-# docs/formats.md explains each.
-STRUCTURE_REASONS = (
-    "bad_json", "not_an_object", "too_deep", "open_quote", "bad_quote", "field_count", "record_too_long", "bad_frame",
-    "bad_avro", "unknown_schema",
-)  # fmt: skip
-VALUE_REASONS = (
-    "bad_boolean", "bad_integer", "out_of_range", "bad_number", "bad_decimal", "bad_date", "bad_timestamp",
-    "bad_binary", "bad_utf8", "bad_nested", "bad_computed",
-)  # fmt: skip
-REASONS = (*STRUCTURE_REASONS, *VALUE_REASONS)
+from headrace.model.bad_reasons import REASONS
 
 TOO_LONG_KEPT = 1024  # bytes kept of a record that is too long
 

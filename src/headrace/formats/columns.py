@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.formats.bad import VALUE_REASONS
 from headrace.formats.kernels import numbers, texts, times
 from headrace.formats.kernels.numbers import FINE, NULL, REASON_BASE, SLOW
 from headrace.formats.values import BadValue, Rules, json_cell, text_cell, unscaled
+from headrace.model.bad_reasons import VALUE_REASONS
 from headrace.model.schema import Array, DataType, Decimal, Map, Scalar, Struct
 
 ByteArray = npt.NDArray[np.uint8]

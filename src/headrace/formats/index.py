@@ -13,12 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.formats.bad import NOTHING_BAD, STRUCTURE_REASONS, TOO_LONG_KEPT, BadRecords
+from headrace.formats.bad import NOTHING_BAD, TOO_LONG_KEPT, BadRecords
 from headrace.formats.columns import ByteArray, Fields, Parsed, Places, Syntax, at, parse_column
 from headrace.formats.format_kind import Decoded, Located
 from headrace.formats.kernels.numbers import NULL, REASON_BASE
 from headrace.formats.kernels.texts import gather
 from headrace.formats.nested import parse_paths
+from headrace.model.bad_reasons import STRUCTURE_REASONS
 from headrace.model.schema import DataType, Schema, Struct
 
 FEW_ROWS = 512  # with fewer, columns of one type are parsed together

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from headrace.errors import (
     Span,
 )
@@ -34,18 +36,31 @@ def drop(draft: DraftState, statement: Drop) -> Result:
         if statement.if_exists:
             return Result(f"there is no {kind} {name}")
         require(draft.catalog, kind, name, span)
-    also = _drop_readers(draft, kind, name) if statement.cascade else []
-    warnings = _drop_one(draft, kind, name, span)
-    return Result(f"dropped {kind} {name}" + (f" and {', '.join(also)}" if also else ""), warnings=warnings)
+    dropped = _Dropped()
+    if statement.cascade:
+        _drop_readers(draft, kind, name, dropped)
+    _drop_one(draft, kind, name, span=span, dropped=dropped)
+    also = [thing for thing in dropped.things if thing != f"{kind} {name}"]
+    text = f"dropped {kind} {name}" + (f" and {', '.join(also)}" if also else "")
+    return Result(text, warnings=tuple(dropped.warnings))
 
 
-def _drop_one(draft: DraftState, kind: DropKind, name: str, span: Span) -> tuple[str, ...]:
-    """Remove one declaration. Returns the warnings."""
-    warnings: tuple[str, ...] = ()
+@dataclass(frozen=True, slots=True)
+class _Dropped:
+    """What one statement has removed so far, in words and in order, and the warnings about it."""
+
+    things: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def _drop_one(draft: DraftState, kind: DropKind, name: str, *, span: Span, dropped: _Dropped) -> None:
+    """Remove one declaration, and the output streams of a pipeline."""
+    dropped.things.append(f"{kind} {name}")
     if kind == "pipeline":
         refuse_read_output(draft.catalog, name, span)
         for stream in draft.catalog.fed_by(name):
-            warnings += draft.drop_stream(stream)
+            dropped.warnings.extend(draft.drop_stream(stream))
+            dropped.things.append(f"stream {stream.name}")
         draft.leave(require_pipeline(draft.catalog, name, span))
     elif kind == "stream":
         refuse_stream_in_use(draft.catalog, name, span)
@@ -54,23 +69,21 @@ def _drop_one(draft: DraftState, kind: DropKind, name: str, span: Span) -> tuple
         if producer is not None:
             refuse_last_outlet(producer.definition, stream, span)
             draft.redefine(producer, without_feed(producer.definition, stream))
-        return draft.drop_stream(stream)
+        dropped.warnings.extend(draft.drop_stream(stream))
+        return
     elif kind == "view":
         refuse_view_in_use(draft.catalog, name, span)
     else:
         refuse_sink_in_use(draft.catalog, name, span)
     draft.catalog = draft.catalog.without(kind, name)
-    return warnings
 
 
-def _drop_readers(draft: DraftState, kind: DropKind, name: str) -> list[str]:
-    """Remove everything that reads a stream, a view, or the output of a pipeline, the last in a chain first.
-    Returns what was removed, in words."""
-    dropped: list[str] = []
+def _drop_readers(draft: DraftState, kind: DropKind, name: str, dropped: _Dropped) -> None:
+    """Remove everything that reads a stream, a view, or the output of a pipeline, the last in a chain first."""
     readers: list[tuple[DropKind, str]] = []
     if kind == "pipeline":
         for stream in draft.catalog.fed_by(name):
-            dropped += _drop_readers(draft, "stream", stream.name)
+            _drop_readers(draft, "stream", stream.name, dropped)
     if kind in ("stream", "view"):
         readers += [("view", view) for view in draft.catalog.views_over(name)]
     if kind == "stream":
@@ -81,7 +94,5 @@ def _drop_readers(draft: DraftState, kind: DropKind, name: str) -> list[str]:
         readers += [("pipeline", definition.name) for definition in using]
     for reader, found in readers:
         if is_declared(draft.catalog, reader, found):  # it may have gone with another one
-            dropped += _drop_readers(draft, reader, found)
-            _drop_one(draft, reader, found, NOWHERE)
-            dropped.append(f"{reader} {found}")
-    return dropped
+            _drop_readers(draft, reader, found, dropped)
+            _drop_one(draft, reader, found, span=NOWHERE, dropped=dropped)

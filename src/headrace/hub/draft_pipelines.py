@@ -33,6 +33,7 @@ from headrace.sinks import SINKS
 from headrace.sql import (
     CreatePipeline,
     Planned,
+    implicit_cast_warnings,
     parse_script,
     plan_pipeline,
 )
@@ -43,7 +44,8 @@ def create_pipeline(draft: DraftState, statement: CreatePipeline) -> Result:
     old = draft.catalog.pipeline(statement.name)
     answer = Result(f"created pipeline {statement.name}")
     if old is not None and statement.if_not_exists:
-        return kept("pipeline", old.definition.name, _declares(draft, statement, old.definition))
+        answer = kept("pipeline", old.definition.name, _declares(draft, statement, old.definition))
+        return _noting_stopped(old, answer)
     if draft.spark is None and unchecked_input(statement, draft.catalog) is not None:
         for outlet in statement.streams:
             draft.catalog = draft.catalog.with_stream(unchecked_stream(outlet.name, statement.name))
@@ -68,7 +70,7 @@ def create_pipeline(draft: DraftState, statement: CreatePipeline) -> Result:
     draft.catalog = draft.catalog.with_pipeline(PipelineRecord(new).to("starting", "CREATE PIPELINE"))
     for stream in new.streams:
         draft.touch(stream, wait=True)
-    return answer
+    return replace(answer, warnings=(*answer.warnings, *implicit_cast_warnings(planned, statement.span.text)))
 
 
 def _declares(draft: DraftState, statement: CreatePipeline, declared: PipelineDef) -> bool:
@@ -144,7 +146,15 @@ def _resume(draft: DraftState, record: PipelineRecord) -> Result:
     if record.desired == "failed":
         draft.start(record)
         return Result(f"restarted pipeline {record.definition.name}")
-    return as_declared("pipeline", record.definition.name)
+    return _noting_stopped(record, as_declared("pipeline", record.definition.name))
+
+
+def _noting_stopped(record: PipelineRecord, answer: Result) -> Result:
+    """The answer to a CREATE that leaves a pipeline as it is. If it is stopped, nothing of it will run."""
+    if record.desired != "stopped":
+        return answer
+    name = record.definition.name
+    return replace(answer, warnings=(*answer.warnings, f"pipeline {name} is stopped; START PIPELINE {name} runs it"))
 
 
 def _same_time(old: StreamDef, new: StreamDef) -> bool:

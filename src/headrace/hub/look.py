@@ -125,11 +125,26 @@ class Looks:
             table = self._rows(look)
         finally:
             self._remove(look)
-        warnings = []
-        if table.num_rows < look.limit and not look.copied:
+        return Result(table=table.slice(0, look.limit), warnings=self._covered(look, table.num_rows))
+
+    def _covered(self, look: LookPlan, rows: int) -> tuple[str, ...]:
+        """What to know about the rows of a look at a stream that runs: they are not all rows of the stream. Nothing if
+        LIMIT rows of it came as they are."""
+        stream = self._reconciler.catalog.stream(look.pipeline.program.stream)
+        if look.copied or stream is None or (rows >= look.limit and look.pipeline.program.ring1 is None):
+            return ()
+        few = ""
+        if rows < look.limit:
             waited = show_interval(round(look.seconds * 1e6))
-            warnings = [f"{table.num_rows} rows came in {waited}; WITH (timeout = '60s') waits longer"]
-        return Result(table=table.slice(0, look.limit), warnings=tuple(warnings))
+            few = f"; {rows} rows of the result came in {waited}, and WITH (timeout = '60s') waits longer"
+        if stream.fed_by is not None or SOURCES[stream.source].pushed:
+            earlier = "Earlier ones are only where its pipelines wrote them."
+        else:
+            earlier = (
+                "For earlier ones, declare the source as another stream: a SELECT on a stream that no pipeline reads "
+                "begins where its source begins."
+            )
+        return (f"stream {stream.name} runs, so a SELECT covers the rows that arrive from now on{few}. {earlier}",)
 
     def _declare(self, statement: Select) -> tuple[LookPlan, DeclaredScript]:
         reconciler = self._reconciler

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.base.logs import facts
 from headrace.control.signals import FLUSH, PING, SYNC_TEST
 from headrace.errors import PipelineFailed, UnknownSink
 from headrace.hub.observed import pipeline_status
@@ -15,6 +17,8 @@ from headrace.model.status import ALIVE, PipelineStatus, StreamStatus, StreamTot
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
+
+_log = logging.getLogger(__name__)
 
 
 class Stream:
@@ -237,7 +241,8 @@ class Pipeline(PySparkNames):
         self._hub.sql(f"STOP PIPELINE {_quoted(self.name)} {mode}")
 
     def results(self, sink: str | None = None) -> pa.Table:
-        """The rows in its memory sink. `sink` names one when there are several.
+        """The rows in its memory sink. `sink` names one when there are several. A memory sink has only rows that came
+        since the hub was opened: if there are none, but the pipeline has made some before, the log says so.
 
         >>> table = hub.pipelines["warm"].results()
         >>> table.column_names, table.num_rows
@@ -251,12 +256,25 @@ class Pipeline(PySparkNames):
             if candidate.kind == "memory" and (sink is None or candidate.name.lower() == sink.lower()):
                 held: Any = runtime.sink(definition, candidate.name)
                 table: pa.Table = held.read()
+                if not table.num_rows and candidate == definition.sinks[0]:  # `rows_out` counts the rows of the first
+                    self._explain_empty(candidate.name)
                 return table
         raise UnknownSink(
             f"pipeline {self.name} has no memory sink" + (f" {sink}" if sink else ""),
             advice="Only memory sinks can be read here; others are read where they write.",
             name=sink,
         )
+
+    def _explain_empty(self, sink: str) -> None:
+        """Log why a memory sink is empty although the pipeline had output."""
+        status = self.status()
+        if status.rows_out:
+            runs = f", and START PIPELINE {self.name} runs it" if status.state == "stopped" else ""
+            _log.warning(
+                "memory sink %s of pipeline %s is empty: its %s rows went with the process that kept them; it gets the "
+                "rows that come from now on%s", sink, self.name, f"{status.rows_out:,}", runs,
+                extra=facts("memory_sink_empty", pipeline=self.name, sink=sink),
+            )  # fmt: skip
 
     def _plan(self) -> str:
         return self._hub.sql(f"EXPLAIN PIPELINE {_quoted(self.name)}")[0].text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.base.python_values import python_rows
+from headrace.base.python_values import python_rows, time_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,17 +99,17 @@ class Result:
 
 
 def shown(value: object) -> str:
-    """A value in a table: times to the second with their zone, numbers with at most three digits after the point.
+    """A value in a table: times as in JSON, numbers with at most three digits after the point.
 
     >>> shown(None), shown(0.1 + 0.2), shown(datetime(2026, 1, 1, 12, 0, 0, 5)), shown(["a", "b"])
-    ('', '0.3', '2026-01-01 12:00:00', 'a, b')
+    ('', '0.3', '2026-01-01T12:00:00.000005', 'a, b')
     """
     if value is None:
         return ""
     if isinstance(value, float):
         return f"{round(value, 3):g}" if abs(value) < 1e6 else f"{value:.0f}"
     if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="seconds")
+        return time_text(value)
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return str(value)

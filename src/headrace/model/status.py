@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from headrace.model.bad_reasons import counted, records_and_values
+
 State = Literal["created", "starting", "running", "stopping", "stopped", "failed", "finished"]
 
 # The state of a pipeline as a status shows it. A pipeline does not run while its stream restarts or is dead, nor while
@@ -47,8 +49,9 @@ def stream_warning(name: str, rows: int, rejected: int, nulled: int, bad: Mappin
     if not _too_many(part, rows):
         return ""
     advice = "on_error = 'dead_letter' keeps such records so that you can inspect them"
+    found = counted(bad) + ("; values also in other rows" if records_and_values(bad) > part else "")
     return (
-        f"stream {name} {what} {part:,} of {rows:,} rows ({_reasons(bad)}): check the declared columns and the "
+        f"stream {name} {what} {part:,} of {rows:,} rows ({found}): check the declared columns and the "
         f"options of the format; {f'sink {kept_in} has the records' if kept_in else advice}"
     )
 
@@ -74,10 +77,6 @@ def pipeline_warning(name: str, rows: int, bad: int, rejects: bool) -> str:
         f"pipeline {name} found bad values in {bad:,} of {rows:,} rows, which {what}: check the declared types and the "
         "options of the format"
     )
-
-
-def _reasons(bad: Mapping[str, int]) -> str:
-    return ", ".join(f"{reason} {count:,}" for reason, count in sorted(bad.items()))
 
 
 # The states of a pipeline that has work to do. `StreamRuntime.raise_failure` checks whether its stream can do it.
@@ -272,14 +271,14 @@ class StreamStatus(HtmlTable):
         >>> hub.streams["sensors"].status().losses
         []
         """
-        bad = f"bad: {_reasons(self.bad)}"
         counts = {
             "rejected": self.rejected,
             "broken and NULL": self.nulled,
             "dropped": self.dropped,
             "files left out": self.skipped_files,
         }
-        return [*(f"{count:,} {what}" for what, count in counts.items() if count), *([bad] if self.bad else [])]
+        lost = [f"{count:,} {what}" for what, count in counts.items() if count]
+        return [*lost, counted(self.bad)] if self.bad else lost
 
     @property
     def warnings(self) -> list[str]:

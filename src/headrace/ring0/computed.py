@@ -19,9 +19,10 @@ from headrace.errors import ValueTooLarge
 from headrace.exec import duck
 from headrace.exec.sizing import in_pieces
 from headrace.exec.trying import ROW, failing_rows
-from headrace.formats.bad import STRUCTURE_REASONS, BadRecords
+from headrace.formats.bad import BadRecords
 from headrace.formats.columns import status_of
 from headrace.formats.kernels.numbers import FINE, REASON_BASE
+from headrace.model.bad_reasons import STRUCTURE_REASONS
 from headrace.model.definitions import ComputedColumn
 from headrace.model.schema import DataType, Schema
 

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from headrace.formats.bad import REASONS, BadRecords
+from headrace.formats.bad import BadRecords
 from headrace.formats.format_kind import Decoded, Format, Indexed, Located
 from headrace.formats.index import bad_cells
 from headrace.formats.packing import MessageFormat
 from headrace.formats.tables import ParsesFields, TableIndex
+from headrace.model.bad_reasons import REASONS
 from headrace.model.definitions import StreamDef
 from headrace.model.schema import NESTED, nested_fields
 from headrace.sources.source_kind import RawChunk

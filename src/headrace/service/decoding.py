@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace import errors
 from headrace.errors import HeadraceError, Span
+from headrace.errors.span import ELLIPSIS
 from headrace.hub.results import Result
 from headrace.model.status import Gap, PipelineStatus, StateChange, StreamStatus, Traffic
 
@@ -73,7 +74,11 @@ def decode_error(problem: dict[str, Any]) -> HeadraceError:
 
 
 def _line_of(detail: str, place: dict[str, Any]) -> str:
-    """A text that has the source line from `detail` at its line number, so the caret points to the same place."""
-    mark = f"  {place['line']} | "
-    shown = next((line.removeprefix(mark) for line in detail.split("\n") if line.startswith(mark)), "")
+    """A text that has the source line from `detail` at its line number, so the caret points to the same place. A line
+    whose beginning is cut off is moved to its column."""
+    mark, lines = f"  {place['line']} | ", detail.split("\n")
+    at = next((i for i, line in enumerate(lines) if line.startswith(mark)), None)
+    shown = "" if at is None else lines[at].removeprefix(mark)
+    if at is not None and shown.startswith(ELLIPSIS) and at + 1 < len(lines):
+        shown = " " * (int(place["column"]) - 1 - (lines[at + 1].find("^") - len(mark))) + shown
     return "\n" * (int(place["line"]) - 1) + shown

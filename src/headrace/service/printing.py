@@ -23,7 +23,8 @@ OutputFormat = Literal["table", "json", "csv"]
 
 def printed(results: Sequence[Result], how: OutputFormat, terminal: bool = False) -> str:
     """`results` in order. JSON is one list with an entry per result. CSV has a header line per table. Tables have lines
-    and colours on a `terminal`; elsewhere they are aligned columns of plain text."""
+    and colours on a `terminal`; elsewhere they are aligned columns of plain text. CSV of a table has no place for its
+    warnings."""
     if how == "json":
         return json.dumps([_entry(r) for r in results], indent=2)
     if how == "csv":
@@ -41,6 +42,8 @@ def _drawn(result: Result) -> str:
     console = Console(force_terminal=True, highlight=False)
     with console.capture() as captured:
         console.print(table)
+        for warning in result.warnings:
+            console.print(Text(f"warning: {warning}", style="yellow"))
     return captured.get().rstrip("\n")
 
 

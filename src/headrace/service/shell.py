@@ -61,7 +61,11 @@ class Shell:
         """Run statements, and print their results or the error."""
         began = time.monotonic()
         try:
-            self._out(printed(self._target.sql(text), self._how, self._terminal))
+            results = self._target.sql(text)
+            self._out(printed(results, self._how, self._terminal))
+            if self._how == "csv":  # standard output is for the rows
+                for warning in (w for result in results if result.table is not None for w in result.warnings):
+                    print(f"warning: {warning}", file=sys.stderr)
         except HubUnreachable:
             raise
         except KeyboardInterrupt:  # of a SELECT that waits for rows; a hub in another process ends it by itself

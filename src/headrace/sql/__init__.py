@@ -11,6 +11,7 @@ from headrace.sql.altering import altered
 from headrace.sql.define import define_sink, define_stream
 from headrace.sql.explain.as_json import explain_json
 from headrace.sql.explain.explain_text import explain
+from headrace.sql.explain.implicit_casts import implicit_cast_warnings
 from headrace.sql.explain.live_stream import LiveStream
 from headrace.sql.names import Names
 from headrace.sql.parse.dialect import statement_ends
@@ -63,6 +64,7 @@ __all__ = [
     "define_view",
     "explain",
     "explain_json",
+    "implicit_cast_warnings",
     "parse_script",
     "plan_on_shared_host",
     "plan_pipeline",

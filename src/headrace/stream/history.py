@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.control.signals import EPOCH
 from headrace.model.definitions import StreamDef
-from headrace.model.status import PHASES, SinkTotals, StreamTotals
+from headrace.model.schema import field_at
+from headrace.model.status import PHASES, SinkTotals, StreamStatus, StreamTotals
 from headrace.model.stream_options import stream_settings
 from headrace.state.plans import PlanStore
 from headrace.stream.budget import Accounts, Budget, BudgetVerdict
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
     from headrace.spark.summary import EpochSummary
 
 _RATE_EPOCHS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read since the hub was opened: rows, bytes, the seconds of the epochs that had rows, and the columns
+    that they decoded, by index."""
+
+    rows: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    columns: frozenset[int] = frozenset()
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Rows and megabytes per second, over the time in which rows were read."""
+        seconds = self.seconds or 1.0
+        return self.rows / seconds, self.bytes / seconds / 1e6
 
 
 class History:
@@ -32,6 +50,8 @@ class History:
         budget = Budget(None if time_budget is None else time_budget / 1000, settings.pipeline_state_budget)
         self._accounts, self._plans = Accounts(budget), plans
         self._recent: deque[tuple[float, EpochSummary]] = deque(maxlen=_RATE_EPOCHS)
+        self._schema, self._read_by = stream.schema, -1  # the plan version of the newest epoch with rows
+        self.reading = Reading()
         self._ended = 0  # the plan version that last closed all windows, and whether rows came since
         self._fed = False
         self.alone: frozenset[int] = frozenset()
@@ -44,8 +64,11 @@ class History:
         if self._recent:  # only the newest is asked about pipelines
             at, older = self._recent[-1]
             self._recent[-1] = (at, older.without_pipelines())
-        self._recent.append((time.monotonic(), summary))
         self.phases = phases_of(summary, spent)
+        seconds = sum(self.phases.values()) / 1000
+        self._recent.append((time.monotonic(), summary))
+        if summary.rows:
+            self._add_reading(summary, seconds)
         self.totals = _after(self.totals, summary, self.phases)
         if summary.barrier.kind != EPOCH.name:
             self.barrier = f"{summary.barrier.kind} {summary.barrier.id} in epoch {summary.epoch}"
@@ -53,6 +76,23 @@ class History:
             self._ended, self._fed = summary.plan, False
         elif summary.rows:
             self._fed = True
+
+    def _add_reading(self, summary: EpochSummary, seconds: float) -> None:
+        before, columns = self.reading, self.reading.columns
+        if summary.plan != self._read_by:
+            self._read_by = summary.plan
+            columns |= frozenset(self._plans.load(summary.plan).view.indexes(len(self._schema)))
+        self.reading = Reading(
+            before.rows + summary.rows, before.bytes + summary.bytes, before.seconds + seconds, columns
+        )
+
+    def at_end(self, status: StreamStatus) -> StreamStatus:
+        """`status`; if the stream has stopped, with the rates and columns of all that was read."""
+        if status.state != "stopped" or not self.reading.rows:
+            return status
+        rows_per_s, mb_per_s = self.reading.rates
+        columns = [field_at(self._schema, i).name for i in sorted(self.reading.columns)]
+        return replace(status, rows_per_s=rows_per_s, mb_per_s=mb_per_s, decoding_columns=columns)
 
     def fed_since_end(self, version: int) -> bool:
         """True if rows came after the plan of this version had closed all windows."""
@@ -77,7 +117,9 @@ class History:
     def rates(self) -> tuple[float, float]:
         """Rows and megabytes per second over the newest epochs."""
         recent = list(self._recent)
-        seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
+        if len(recent) == 1:
+            return self.reading.rates
+        seconds = recent[-1][0] - recent[0][0] if recent else 0.0
         if not seconds:
             return 0.0, 0.0
         later = [summary for _, summary in recent[1:]]

@@ -346,6 +346,11 @@ class StreamRuntime:
         """Epochs, phases and sinks since the hub was opened."""
         return self._history.totals
 
+    def last_status(self) -> StreamStatus:
+        """The status, for the end of a run: if the stream has stopped, with the rates and columns of all that it read
+        since the hub was opened."""
+        return self._history.at_end(self.status())
+
     def ingress(self) -> dict[str, Any]:
         """The gateway's addresses and metrics for this stream; empty when it takes no bytes."""
         return self._query.intake.facts()

@@ -1,4 +1,4 @@
 -- error: SYNTAX_ERROR
--- at: 2:1
+-- at: 1:17
 SELECT id FROM s
 SELECT id FROM s

@@ -102,6 +102,7 @@ class LineDisplay(SilentDisplay):
         super().__init__(say)
         self._clock, self._next = clock, clock() + LINE_SECONDS
         self._shown: tuple[int, ...] = ()
+        self._ended = True  # the progress that was printed last is that of the end
 
     def phase(self, text: str) -> None:
         self.say(f"{text} ...")
@@ -113,13 +114,17 @@ class LineDisplay(SilentDisplay):
         note: str,
         progress: InputProgress | None,
     ) -> None:
+        if progress is not None and progress.ended and not self._ended:
+            self._ended = True
+            self.say(f"  {progress.words()}")
         now, seen = self._clock(), tuple(stream.epoch for stream in streams)
         if now < self._next or seen == self._shown:
             return
         self._next, self._shown = now + LINE_SECONDS, seen
         for line in count_lines(streams, pipelines):
             self.say(line)
-        if progress is not None and progress.known:
+        if progress is not None and progress.known and not progress.ended:
+            self._ended = False
             self.say(f"  {progress.words()}")
 
 

@@ -54,7 +54,7 @@ class InputProgress:
         '75% of 1.0 GB read, about 12 s left'
         """
         if self.ended:
-            return f"all of {size(self.read)} read"
+            return f"100% of {size(self.read)} read"
         left = "" if self.seconds_left is None else f", about {duration(self.seconds_left)} left"
         # When no input waits, the newest epoch may still be running.
         return f"{min(99, int(self.share * 100))}% of {size(self.read + self.waiting)} read{left}"

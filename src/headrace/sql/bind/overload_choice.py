@@ -35,6 +35,8 @@ _NO_TEXT = (
 # Spark casts a STRING, but no wider number, to the INT of these.
 _NO_WIDER = ("date_add", "date_sub", "element_at", "try_element_at")
 _TRANSLATED = ("window", "session_window", "if", "nvl", "nvl2", "ifnull", "count_if", "median", "date_part")
+# How similar a suggested function is. There are hundreds, so some have half of their letters in common with any word.
+_NEAR = 0.75
 # Types to which Spark casts an argument although it may not fit.
 _WHOLE = ("INT", "BIGINT")
 _TARGETS = (*_WHOLE, "DOUBLE", "STRING", "TIMESTAMP_NTZ")
@@ -176,7 +178,7 @@ def refuse_unknown(binder: ExprBinder, node: Apply) -> NoReturn:
         advice = instead_of(node.name)
         if advice is None:
             callable_names = [name for name in (*FUNCTIONS, *AGGREGATE_NAMES) if name.isidentifier()]
-            near = similar(node.name, callable_names, most=3, cutoff=0.75)
+            near = similar(node.name, callable_names, most=3, cutoff=_NEAR)
             advice = f"The nearest that can: {', '.join(near)}." if near else ""
         binder.unsupported(
             f"the function {node.name}", f"{advice} docs/functions.md lists all that can.".strip(), node.at
@@ -187,4 +189,4 @@ def refuse_unknown(binder: ExprBinder, node: Apply) -> NoReturn:
     same = other_dialect(node.name)
     if same is not None:
         known, advice = [], f"Spark has {same}."
-    raise unknown(UnknownFunction, "function", node.name, known, advice=advice, span=binder.span(node.at))
+    raise unknown(UnknownFunction, "function", node.name, known, cutoff=_NEAR, advice=advice, span=binder.span(node.at))

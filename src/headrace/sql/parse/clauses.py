@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from headrace.errors import DuplicateName, Span, UnsupportedOnShared
+from typing import NoReturn
+
+from headrace.errors import DuplicateName, Span, SyntaxProblem, UnsupportedOnShared
 from headrace.model.program import Emit
 from headrace.sql.parse.cursor import Cursor
 from headrace.sql.parse.queries import parse_query
 from headrace.sql.parse.statements import Outlets, Select, StreamOutlet
 from headrace.sql.parse.syntax import ForeignQuery, ParsedQuery
 from headrace.sql.parse.watermarks import parse_derived_watermark
+
+# What follows CREATE, ALTER and DROP.
+_DECLARED = ("STREAM", "SINK", "PIPELINE", "VIEW", "OR")
 
 
 class Clauses:
@@ -29,8 +34,22 @@ class Clauses:
         return self.cursor.span((self.start if start is None else start, self.stop))
 
     def finish(self) -> None:
-        if self.cursor.token.kind != "end":
-            self.cursor.fail("expected the end of the statement", advice="Separate statements with a semicolon.")
+        cursor = self.cursor
+        if cursor.token.kind == "end":
+            return
+        following = cursor.statement_begins()
+        if following is not None:
+            self._fail_without_semicolon(following)
+        cursor.fail("expected the end of the statement", advice="Separate statements with a semicolon.")
+
+    def _fail_without_semicolon(self, following: int) -> NoReturn:
+        """Raises SyntaxProblem at the end of a statement. The token at `following` begins the next one."""
+        before, begins = self.cursor.tokens[following - 1], self.cursor.tokens[following]
+        raise SyntaxProblem(
+            f"a ';' is missing before '{begins.text}'",
+            advice="Write a semicolon here: the next statement begins after it.",
+            span=self.cursor.span((before.end, before.end + 1)),
+        )
 
     def options(self) -> tuple[dict[str, str], dict[str, Span]]:
         """Parses `WITH (name = 'value', ...)`. Values are strings, numbers or words. Names may have dots."""
@@ -141,6 +160,11 @@ class Clauses:
     def foreign_query(self, start: int, refused: UnsupportedOnShared) -> ForeignQuery:
         """Takes the rest of the statement, up to an EMIT clause at its end, as Spark SQL."""
         cursor = self.cursor
+        for place in range(cursor.position, len(cursor.tokens) - 1):
+            # A line of a query may begin with SELECT, or with a column that is called create; neither looks like this.
+            after = cursor.tokens[place - 1].kind == "number" or cursor.tokens[place + 1].upper in _DECLARED
+            if after and cursor.seems_first(place):
+                self._fail_without_semicolon(place)
         words = [t.upper for t in cursor.tokens[-4:-1]]
         tail = 2 if words[-2:] == ["EMIT", "CHANGES"] else 3 if words == ["EMIT", "ON", "CLOSE"] else 0
         cursor.move_to(len(cursor.tokens) - 1 - tail)

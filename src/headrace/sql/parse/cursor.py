@@ -67,6 +67,23 @@ RESERVED = frozenset(
     ]
 )
 
+# The first words of statements, and those that are hardly ever the name of something.
+_NO_NAMES = ("CREATE", "ALTER", "DROP", "SELECT")
+FIRST_WORDS = (
+    "CREATE",
+    "ALTER",
+    "DROP",
+    "SHOW",
+    "DESCRIBE",
+    "DESC",
+    "START",
+    "STOP",
+    "SAVEPOINT",
+    "EXPLAIN",
+    "SELECT",
+    "WITH",
+)
+
 
 class Cursor:
     """Reads tokens from left to right. Errors point at the unexpected token."""
@@ -137,6 +154,20 @@ class Cursor:
             return self.advance().upper
         word = self.token.text if self.token.kind == "word" else ""
         self.fail(f"expected {what}", advice=keyword_advice(word, words, "One of: " + ", ".join(words) + "."))
+
+    def statement_begins(self) -> int | None:
+        """The index of the current token if a statement seems to begin there, or of the token before it, which may have
+        been taken for an alias. None if it begins at neither."""
+        return next((place for place in (self.position, self.position - 1) if self.seems_first(place)), None)
+
+    def seems_first(self, place: int) -> bool:
+        """True for the first word of a statement at the beginning of a line, and anywhere if it cannot be a name."""
+        token = self.tokens[place]
+        if place < 1 or token.kind != "word" or token.upper not in FIRST_WORDS:
+            return False
+        if token.upper == "WITH" and self.tokens[place + 1].upper == "(":  # options
+            return False
+        return token.upper in _NO_NAMES or "\n" in self.text[self.tokens[place - 1].end : token.start]
 
     def span(self, place: TextRange) -> Span:
         """A range of the text as a span."""

@@ -47,10 +47,14 @@ def parse_each(text: str) -> ParsedScript:
 
 
 def _names_declared(tokens: list[Token]) -> set[str]:
-    """The name after CREATE STREAM, SINK and the like, of a statement that is wrong somewhere."""
-    words = [token.upper for token in tokens[:8]]
-    if not words or words[0] != "CREATE":
-        return set()
+    """The names after CREATE STREAM, SINK and the like, of a statement that is wrong somewhere. There are several if
+    it is several statements without a semicolon between them."""
+    creates = (i for i, token in enumerate(tokens) if token.upper == "CREATE")
+    return {name for i in creates for name in _name_declared(tokens[i : i + 8])}
+
+
+def _name_declared(tokens: list[Token]) -> set[str]:
+    words = [token.upper for token in tokens]
     kind = next((i for i, word in enumerate(words) if word in KINDS), None)
     if kind is None:
         return set()
@@ -93,14 +97,15 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
 
 
 def cut_limit(statement: Select) -> tuple[Select, int | None]:
-    """A SELECT without its LIMIT and its options, and the limit. Positions stay those of the script."""
-    text, start = statement.span.text, statement.span.start
-    tokens = [t for t in tokenize(statement.sql) if t.kind != "end"]
+    """A SELECT without its LIMIT and its options, and the limit. Positions stay those of the script, whose
+    whole lines errors show."""
+    text, span = statement.span.text, statement.span
+    tokens = [t for t in tokenize(text) if t.kind != "end" and span.start <= t.start < span.end]
     begin = options_at_end([*tokens, Token("end", "", 0, 0)])
     tokens = tokens if begin is None else tokens[:begin]
     if len(tokens) < 3 or tokens[-2].upper != "LIMIT" or not tokens[-1].text.isdigit():
         return statement, None
-    before = "".join(c if c == "\n" else " " for c in text[:start])
-    cut = parse_statement(before + statement.sql[: tokens[-2].start], statement.span.statement or 1)
+    last = tokens[-3].end
+    cut = parse_tokens(text, [*tokens[:-2], Token("end", "", last, last)], span.statement or 1)
     assert isinstance(cut, Select)
     return cut, int(tokens[-1].text)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headrace.sql.parse.clauses import Clauses
 from headrace.sql.parse.commands import refuse_command
 from headrace.sql.parse.create_statements import KINDS, parse_create
-from headrace.sql.parse.cursor import Cursor
+from headrace.sql.parse.cursor import FIRST_WORDS, Cursor
 from headrace.sql.parse.dialect import Token
 from headrace.sql.parse.statements import (
     AlterPipeline,
@@ -29,20 +29,6 @@ from headrace.sql.parse.statements import (
 
 _SHOWN: dict[str, ShowKind] = {"STREAMS": "streams", "SINKS": "sinks", "PIPELINES": "pipelines", "VIEWS": "views"}
 _QUERY_WORDS = ("SELECT", "WITH", "FROM", "(")
-_FIRST = (
-    "CREATE",
-    "ALTER",
-    "DROP",
-    "SHOW",
-    "DESCRIBE",
-    "DESC",
-    "START",
-    "STOP",
-    "SAVEPOINT",
-    "EXPLAIN",
-    "SELECT",
-    "WITH",
-)
 
 
 def parse_tokens(text: str, tokens: list[Token], number: int) -> Statement:
@@ -53,7 +39,7 @@ def parse_tokens(text: str, tokens: list[Token], number: int) -> Statement:
         parsed: Statement = _bare_select(clauses)
     else:
         refuse_command(cursor)
-        word = cursor.one_of("a statement", *_FIRST)
+        word = cursor.one_of("a statement", *FIRST_WORDS)
         parsed = {
             "CREATE": parse_create,
             "ALTER": _alter,

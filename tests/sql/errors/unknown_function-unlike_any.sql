@@ -1,0 +1,3 @@
+-- error: UNKNOWN_FUNCTION
+-- at: 1:8
+SELECT nosuch(k) FROM s
