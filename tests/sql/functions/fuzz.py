@@ -21,6 +21,8 @@ import pyarrow as pa
 from headrace.errors import HeadraceError, InternalError
 from headrace.model.schema import BOOLEAN
 from tests.sql.functions.harness import (
+    CONSTANT_FOLDING,
+    EXCLUDED_RULES,
     FAILED,
     Duck,
     Outcome,
@@ -57,9 +59,8 @@ def session_for_fuzzing(spark: Any) -> Any:
     logging.getLogger("SQLQueryContextLogger").disabled = True
     session = spark.newSession()
     # Spark would compute constants while it plans, and fail there
-    rules = ("ConvertToLocalRelation", "ConstantFolding")
-    excluded = ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in rules)
-    session.conf.set("spark.sql.optimizer.excludedRules", excluded)
+    local = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+    session.conf.set(EXCLUDED_RULES, f"{local},{CONSTANT_FOLDING}")
     session.conf.set("spark.sql.subexpressionElimination.enabled", "false")
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     return session
@@ -99,6 +100,8 @@ def compare(
         problem, listed = _difference(expression, duck, planned, theirs, rows, reasons)
         if problem is not None and isinstance(theirs, Outcome) and FAILED in theirs.values:
             problem, listed = _difference(expression, duck, planned, spark.by_row(expression.text), rows, reasons)
+        if problem is not None and not listed and not isinstance(folded := spark.folded(expression.text), str):
+            problem, listed = _difference(expression, duck, planned, folded, rows, reasons)
         if problem is None and planned[0] == BOOLEAN:
             problem = _filter_problem(duck, *plan_condition(kinds, expression.text, names, zone))
         if problem is not None:

@@ -200,6 +200,10 @@ def _from_duck(kind: DataType, value: Any) -> Any:
     return bytes(value) if kind.ddl == "BINARY" else value
 
 
+EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+CONSTANT_FOLDING = "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
+
+
 class Spark:
     """Spark over one frame, a job for many expressions."""
 
@@ -231,6 +235,15 @@ class Spark:
         except AnalysisException:
             return True
         return found
+
+    def folded(self, text: str) -> Outcome | str:
+        """The values of an expression whose constants Spark computes first, as in a user's session."""
+        excluded = self.session.conf.get(EXCLUDED_RULES)
+        self.session.conf.set(EXCLUDED_RULES, excluded.replace(CONSTANT_FOLDING, ""))
+        try:
+            return self._halves([text])[0]
+        finally:
+            self.session.conf.set(EXCLUDED_RULES, excluded)
 
     def close(self) -> None:
         """Releases the rows."""

@@ -17,6 +17,7 @@ from tests.sql.functions.harness import FAILED, NO_TEXT, Duck, Outcome, Spark, s
 from tests.sql.functions.spark_answers import RememberingSpark
 
 _OPENING, _CLOSING = "([", ")]"
+_COLUMN = re.compile(r"\bc_[0-9]+\b")
 
 
 _NUMBER = re.compile(r"-?[0-9]+\.[0-9]+(?:E-?[0-9]+)?")
@@ -41,7 +42,20 @@ class ListedReasons:
         rest -= {i for i in rest if is_other_digits(ours.values[i], theirs.values[i])}
         if _KEEPS_ZEROS.search(text):
             rest -= {i for i in rest if same("", *(without_sign(side.values[i]) for side in (ours, theirs)))}
+        rest -= self._computed_nulls(text, rest, ours, theirs)
         return not rest or rest <= self._null_index(text)
+
+    def _computed_nulls(self, text: str, rows: set[int], ours: Outcome, theirs: Outcome) -> set[int]:
+        """The rows that fail here, and have Spark's value if the constants that are computed, and are NULL, are
+        written as NULL: Spark evaluates no operand beside them."""
+        if not any(ours.values[i] == FAILED for i in rows):
+            return set()
+        for part in constant_parts(text):
+            planned = self._plan(part)
+            if not isinstance(planned, HeadraceError) and set(self._duck.evaluate(*planned).values) == {None}:
+                text = text.replace(part, f"CAST(NULL AS {planned[0]})")
+        written = self._values(text)
+        return {i for i in rows if written and same(ours.type, written[i], theirs.values[i])}
 
     def _evaluated_first(self, text: str) -> set[int]:
         """The rows in which the first operand of a nullif, nullifzero or BETWEEN fails. Spark evaluates it first."""
@@ -109,6 +123,20 @@ def evaluated_first(text: str) -> list[str]:
     """
     found = [_arguments(text, match.end())[0] for match in re.finditer(r"\b(?:nullif(?:zero)?|regexp_substr)\(", text)]
     return found + [_before(text, match.start()) for match in re.finditer(r" (?:NOT )?BETWEEN ", text)]
+
+
+def constant_parts(text: str) -> list[str]:
+    """The calls and parentheses without a column in an expression, the longest first.
+
+    >>> constant_parts("f(c_1, (1 + nullif(0, 0))) IN (c_2, CAST(NULL AS INT))")
+    ['(1 + nullif(0, 0))', 'CAST(NULL AS INT)', 'nullif(0, 0)']
+    """
+    found = set()
+    for match in re.finditer(r"(?:\b[a-z_0-9]+)?\(", text, re.IGNORECASE):
+        inside = text[match.end() - 1 : match.end() + len(",".join(_arguments(text, match.end()))) + 1]
+        if not _COLUMN.search(inside):
+            found.add(text[match.start() : match.end() - 1] + inside)
+    return sorted(found, key=lambda part: (-len(part), part))
 
 
 def elements(text: str) -> Iterator[tuple[str, str]]:

@@ -72,6 +72,11 @@ class RememberingSpark:
         found: Outcome = self._one("row", text, lambda spark: spark.by_row(text))
         return found
 
+    def folded(self, text: str) -> Outcome | str:
+        """With Spark's constants computed first."""
+        found: Outcome | str = self._one("folded", text, lambda spark: spark.folded(text))
+        return found
+
     def may_be_null(self, text: str) -> bool:
         """True if Spark believes that an expression may be NULL, or refuses it."""
         found: bool = self._one("null", text, lambda spark: spark.may_be_null(text))
