@@ -411,6 +411,10 @@ def test_a_long_chain_of_operands_that_may_fail_stays_short() -> None:
         ("get(array(d, 1 / b), 0)", "c3"),
         ("hash(1 / b) != hash(1 / b)", "FALSE"),
         ("isnull(map_from_entries(map_entries(map(c, 1 / b))))", "FALSE"),
+        ("isnotnull(transform_keys(map(c, 1 / b), (k, v) -> concat(k, '#')))", "TRUE"),
+        ("isnull(zip_with(array(1 / b), array(a), (x, y) -> y))", "FALSE"),
+        ("isnull(filter(array(1 / b), x -> x > 0))", "FALSE"),
+        ("(1 / b) IN (NULL, CAST(NULL AS DOUBLE) + 1)", "CAST(NULL AS BOOLEAN)"),
     ],
 )
 def test_an_operand_that_sparks_optimizer_drops_is_not_evaluated(text: str, sql: str) -> None:

@@ -59,7 +59,9 @@ _NEVER_NULL = frozenset([
 _ANY_OPERAND = frozenset(["coalesce", "greatest", "least"])
 # It is never NULL if these operands are not.
 _SOME_OPERANDS: dict[str, tuple[int, ...]] = {
-    "array_append": (0,), "array_prepend": (0,), "array_repeat": (1,), "concat_ws": (0,), "format_string": (0,),
+    "array_append": (0,), "array_prepend": (0,), "array_repeat": (1,), "concat_ws": (0,), "filter": (0,),
+    "format_string": (0,), "map_filter": (0,), "map_zip_with": (0, 1), "transform": (0,), "transform_keys": (0,),
+    "transform_values": (0,), "zip_with": (0, 1),
 }  # fmt: skip
 # It is never NULL if no operand is. Spark takes the result of all other functions for one that may be NULL.
 _ALL_OPERANDS = frozenset([
@@ -69,20 +71,19 @@ _ALL_OPERANDS = frozenset([
     "bit_get", "bit_length", "bitmap_bit_position", "bitmap_bucket_number", "bitmap_count", "btrim", "chr",
     "concat", "contains", "convert_timezone", "crc32", "date_add", "date_format", "date_from_unix_date", "date_sub",
     "datediff", "day", "dayname", "dayofweek", "dayofyear", "endswith", "extract dow_iso", "extract second",
-    "extract yearofweek", "filter", "find_in_set", "from_utc_timestamp", "getbit", "hex", "hour", "hypot", "ilike",
-    "in", "initcap", "instr", "interval divided", "interval seconds", "interval text", "last_day", "left", "length",
+    "extract yearofweek", "find_in_set", "from_utc_timestamp", "getbit", "hex", "hour", "hypot", "ilike", "in",
+    "initcap", "instr", "interval divided", "interval seconds", "interval text", "last_day", "left", "length",
     "levenshtein", "like", "lower", "lpad", "ltrim", "make_date", "make_dt_interval", "make_timestamp",
-    "make_timestamp_ltz", "make_timestamp_ntz", "make_ym_interval", "map_concat", "map_entries", "map_filter",
-    "map_from_arrays", "map_keys", "map_values", "map_zip_with", "md5", "minute", "month", "monthname",
-    "months_between", "nanvl", "negative", "not", "octet_length", "or", "overlay", "positive", "power", "quarter",
-    "regexp_count", "regexp_extract", "regexp_extract_all", "regexp_instr", "regexp_replace", "repeat", "replace",
-    "reverse", "rlike", "rpad", "rtrim", "second", "sequence", "sha1", "shiftleft", "shiftright",
-    "shiftrightunsigned", "size", "slice", "sort_array", "soundex", "space", "split", "startswith", "str_to_map",
-    "substring", "substring_index", "timestamp_micros", "timestamp_millis", "time minus make_interval",
-    "time plus make_interval", "timestampadd", "timestampdiff", "to_base32", "to_date", "to_timestamp",
-    "to_timestamp_ltz", "to_timestamp_ntz", "to_unix_timestamp", "to_utc_timestamp", "transform_keys",
-    "transform_values", "translate", "trim", "unbase64", "unix_date", "unix_micros", "unix_millis", "unix_seconds",
-    "unix_timestamp", "upper", "weekday", "weekofyear", "year", "zip_with", "|", "||", "~"
+    "make_timestamp_ltz", "make_timestamp_ntz", "make_ym_interval", "map_concat", "map_entries", "map_from_arrays",
+    "map_keys", "map_values", "md5", "minute", "month", "monthname", "months_between", "nanvl", "negative", "not",
+    "octet_length", "or", "overlay", "positive", "power", "quarter", "regexp_count", "regexp_extract",
+    "regexp_extract_all", "regexp_instr", "regexp_replace", "repeat", "replace", "reverse", "rlike", "rpad",
+    "rtrim", "second", "sequence", "sha1", "shiftleft", "shiftright", "shiftrightunsigned", "size", "slice",
+    "sort_array", "soundex", "space", "split", "startswith", "str_to_map", "substring", "substring_index",
+    "timestamp_micros", "timestamp_millis", "time minus make_interval", "time plus make_interval", "timestampadd",
+    "timestampdiff", "to_base32", "to_date", "to_timestamp", "to_timestamp_ltz", "to_timestamp_ntz",
+    "to_unix_timestamp", "to_utc_timestamp", "translate", "trim", "unbase64", "unix_date", "unix_micros",
+    "unix_millis", "unix_seconds", "unix_timestamp", "upper", "weekday", "weekofyear", "year", "|", "||", "~"
 ])  # fmt: skip
 
 # Spark knows that no element of the array that they return is NULL.

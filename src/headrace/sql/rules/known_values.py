@@ -119,6 +119,8 @@ def is_written_null(expr: Expr) -> bool:
     if not isinstance(expr, Call):
         return False
     nulls = [i for i, arg in enumerate(expr.args) if is_written_null(arg)]
+    if expr.name == "in" and nulls == list(range(1, len(expr.args))):
+        return True
     overload = find(expr.name, [a.type for a in expr.args]) if nulls else None
     return overload is not None and is_null_beside_null(overload, nulls)
 
