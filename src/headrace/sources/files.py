@@ -83,8 +83,8 @@ class FileSettings:
     codec: str = option(
         choice("auto", "none", *CODECS),
         default="auto",
-        help="how files are compressed; auto decides by .gz .zst .lz4 .sz .bz2; one task reads each compressed file; with "
-        "tail they are not read",
+        help="how files are compressed; auto decides by .gz .zst .lz4 .sz .bz2; one task reads each compressed file; "
+        "with tail they are not read",
     )
     on_bad_file: Literal["fail", "skip"] = option(
         choice("fail", "skip"),

@@ -14,9 +14,11 @@ from headrace.model.definitions import DEAD_LETTER, FEED, PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
 from headrace.sinks.console import ConsoleSink
+from headrace.sinks.owner_mark import HasOwner, owner_of
 from headrace.sinks.secret_options import pipeline_for_tasks, revealed
 from headrace.sinks.sink_kind import DriverSink, EpochMark, SinkKey
 from headrace.sinks.staging import pipeline_staged_in, staged_in
+from headrace.state.checkpoint import known_checkpoint
 from headrace.state.progress import Debt
 
 _log = logging.getLogger(__name__)
@@ -100,7 +102,13 @@ class DriverSinks:
         return made or self._sinks.setdefault((STREAM_LANE, sink.name), self._made(sink, DEAD_LETTER))
 
     def _made(self, sink: SinkDef, columns: Schema) -> DriverSink:
-        return SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory, self._feeds), self._reveal), columns)
+        """Raises SinkTakenOver if the stream was restored elsewhere, and the restored hub writes to the sink."""
+        made = SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory, self._feeds), self._reveal), columns)
+        mark = made.owner_mark if isinstance(made, HasOwner) else None
+        if mark is not None:
+            directory = self._feeds or self._directory
+            mark.require(known_checkpoint(directory) or self._checkpoint, owner_of(directory))
+        return made
 
     def staged(self, pipeline: PipelineDef) -> PipelineDef:
         """`pipeline` as tasks need it: with the directory in which they stage rows for sinks that have none of their
