@@ -234,6 +234,7 @@ MULTIPLYING = (
     "size(array_distinct(split(k, ',')))", "size(regexp_extract_all(k, '(.)', 1))", "length(to_json(split(k, '')))",
     "size(transform(split(k, ''), x -> x))", "transform(tags, x -> length(hex(hex(hex(k)))))",
     "CASE WHEN id > 0 THEN length(hex(hex(hex(hex(k))))) END",
+    "size(from_json(k, 'x array<struct<a: string, b: string, c: string>>').x)",
 )  # fmt: skip
 
 

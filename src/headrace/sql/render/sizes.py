@@ -317,7 +317,7 @@ class Sizes:
         if name == "translate":
             to = args[2].value if isinstance(args[2], Literal) else None
             return self.size(args[0]) if isinstance(to, str) and to.isascii() else self.size(args[0]).times(4.0)
-        if name in FACTORS:
+        if name in FACTORS or name == "from_json":
             return multiplied_size(self, expr)
         if name == "format_string":
             return formatted_size(self, expr)
