@@ -192,7 +192,7 @@ class EpochCommitter:
             self._require_all_tasks(found)
             self._end_probe(found)
             before = self._progress.read()
-            epoch = EpochCommit(self.sinks, self._plans, found, before, require_current)
+            epoch = EpochCommit(self.sinks, self._plans, found, before, require_current=require_current)
             self._require_readable(found)
             epoch.check()
         quit_now = {i for i, p in epoch.members.items() if (i, p.generation) in self._quit}
