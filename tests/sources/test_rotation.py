@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import FileChanged, MissingFile
+from headrace.errors import BadOption, FileChanged, MissingFile
+from headrace.sources import check_stream
 from headrace.sources.source_kind import SourceOffset
 from tests.sources.test_files import make, rows, stream
 
@@ -256,3 +258,38 @@ def test_another_file_with_the_same_lines_and_the_inode_of_a_deleted_one_is_read
         reader.poll()
         path.unlink()
     assert len(reader.seen) == 40
+
+
+@pytest.mark.parametrize("slowly", [False, True])
+def test_a_rotated_log_that_is_compressed_in_the_same_directory_is_not_read_again(tmp_path: Path, slowly: bool) -> None:
+    log = Log(tmp_path / "logs")
+    reader = Reader(log.directory, tmp_path / "state")
+    for _ in range(3000):
+        log.line()
+    reader.poll()
+    log.rename()
+    log.reopen()
+    log.line()
+    reader.poll()
+    older, content = log.directory / "app.log.1", gzip.compress((log.directory / "app.log.1").read_bytes())
+    assert b"\n" in content
+    with (log.directory / "app.log.2.gz").open("wb") as compressed:
+        for part in (content[: len(content) // 2], content[len(content) // 2 :]):
+            compressed.write(part)
+            compressed.flush()
+            if slowly:
+                reader.poll()
+    older.unlink()
+    log.line()
+    reader.poll()
+    log.file.close()
+    assert reader.seen == list(range(3002))
+
+
+def test_a_path_of_compressed_files_cannot_tail(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(b"")
+    for name in ("a.gz", "*.gz"):
+        with pytest.raises(BadOption) as caught:
+            check_stream(stream(tmp_path / name, tail="true"))
+        assert caught.value.params["option"] == "tail"
+        check_stream(stream(tmp_path / name, tail="true", codec="none"))

@@ -158,12 +158,13 @@ def test_a_commit_whose_query_was_stopped_while_it_hung_stores_nothing(tmp_path:
 
     def stopped_meanwhile() -> None:
         asked.append(running.committer.doing)
-        if len(asked) == 2:
+        if "sink" in running.committer.doing:
             raise StreamFailed("the query was stopped")
 
     with pytest.raises(StreamFailed):
         running.committer.commit(rows, stopped_meanwhile)
-    assert asked == ["the commit", f"the commit of sink {NEIGHBOUR.sinks[0].name} of pipeline {NEIGHBOUR.name}"]
+    assert asked[0] == "the commit"
+    assert asked[-1] == f"the commit of sink {NEIGHBOUR.sinks[0].name} of pipeline {NEIGHBOUR.name}"
     assert running.committer.doing == ""
     assert read_progress(tmp_path).epoch == -1
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import HeadraceError, PlanningTimeout, Span
-from headrace.exec import duck
+from headrace.errors import HeadraceError, PlanningTimeout, Span, ValueTooLarge
+from headrace.exec import duck, sizing
 from headrace.model.program import Meaning
 from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.plan import limits
@@ -191,7 +191,8 @@ GROWING = (
     "regexp_replace(k, 'a|b', 'xyz')", "translate(k, 'ab', 'éü')", "upper(k) || lower(k)",
     "repeat(replace(k, 'a', 'bb'), id)", "CASE WHEN id > 3 THEN repeat(k, id) ELSE k END",
     "coalesce(repeat(k, id), k || k)", "left(repeat(k, 5), 3) || k", "repeat(CAST(n AS STRING), id)",
-    "repeat(substring(k, 2), id) || tags[0]",
+    "repeat(substring(k, 2), id) || tags[0]", "format_string('%1$s-%1$s%2$5d', k, id)",
+    "overlay(k PLACING k FROM 2)", "hex(hex(hex(k)))", "url_encode(quote(upper(k)))", "array_join(split(k, 'a'), '--')",
 )  # fmt: skip
 
 
@@ -226,6 +227,49 @@ def test_no_value_is_larger_than_its_bound(
     if growth.columns is not None:  # the bound that looks at no row holds as well
         total = growth.fixed * rows.num_rows + sum(n * rows.column(c).nbytes for c, n in growth.columns.items())
         assert sum(row["made"] for row in found.to_pylist()) <= total
+
+
+MULTIPLYING = (
+    "length(hex(hex(hex(hex(k)))))", "length(url_encode(url_encode(url_encode(k))))", "size(split(k, ''))",
+    "size(array_distinct(split(k, ',')))", "size(regexp_extract_all(k, '(.)', 1))", "length(to_json(split(k, '')))",
+    "size(transform(split(k, ''), x -> x))", "transform(tags, x -> length(hex(hex(hex(k)))))",
+    "CASE WHEN id > 0 THEN length(hex(hex(hex(hex(k))))) END",
+    "size(from_json(k, 'x array<struct<a: string, b: string, c: string>>').x)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", MULTIPLYING)
+@pytest.mark.parametrize("query", ["SELECT {} AS a FROM s", "SELECT k FROM s WHERE {} IS NOT NULL"])
+def test_a_batch_is_cut_where_an_expression_takes_much_more_memory_than_its_result(expression: str, query: str) -> None:
+    growth = plan(query.format(expression)).program.ring0.growth
+    rows = pa.table(
+        {
+            "c0": pa.array([1] * 16, pa.int32()),
+            "c3": pa.array([",\\é" * 262_144] * 16, pa.string()),
+            "c9": pa.array([["x"] * 8] * 16, pa.list_(pa.string())),
+        }
+    )
+    assert len(sizing.in_pieces(growth, Meaning(), "rows", rows)) > 1
+    few = rows.slice(0, 1).set_column(1, "c3", pa.array(["a"], pa.string()))
+    assert sizing.in_pieces(growth, Meaning(), "rows", few) == [few]
+
+
+def test_a_row_whose_expression_may_take_much_memory_is_refused_only_where_that_is_very_much() -> None:
+    growth = plan("SELECT length(to_json(split(k, ''))) AS a FROM s").program.ring0.growth
+    one = pa.table({"c3": pa.array(["x" * 1_000_000], pa.string())})
+    assert sizing.in_pieces(growth, Meaning(), "rows", one) == [one]
+    growth = plan(f"SELECT length({'hex(' * 12}k{')' * 12}) AS a FROM s").program.ring0.growth
+    with pytest.raises(ValueTooLarge):
+        sizing.in_pieces(growth, Meaning(), "rows", one)
+
+
+@pytest.mark.parametrize("expression", ["format_string('{}', k)", "length(format_string('{}', k))"])
+def test_a_format_that_writes_a_text_again_and_again_makes_no_large_value(expression: str) -> None:
+    growth = plan(f"SELECT {expression.format('%1$s' * 100)} AS a FROM s").program.ring0.growth
+    large = pa.table({"c3": pa.array(["x" * 1_000_000], pa.string())})
+    with pytest.raises(ValueTooLarge):
+        sizing.in_pieces(growth, Meaning(), "rows", large)
+    assert len(sizing.in_pieces(growth, Meaning(), "rows", pa.table({"c3": pa.array(["x"], pa.string())}))) == 1
 
 
 @pytest.mark.parametrize(

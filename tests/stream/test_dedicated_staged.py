@@ -243,3 +243,32 @@ def test_a_state_whose_begin_is_lost_is_not_taken_for_one_that_never_began(stage
     staged.lose_state()
     staged.batch(0, 3)
     assert staged.shown("a") == staged.arrived == [1, 2, 3]
+
+
+@pytest.mark.parametrize("harm", ["removed", "damaged"])
+@pytest.mark.parametrize("name", ["begin.json", "progress.json", "checkpoint.id"])
+def test_a_damaged_state_that_is_dropped_is_named_with_the_epochs_that_sinks_may_lack(
+    staged: StagedRig, monkeypatch: pytest.MonkeyPatch, harm: str, name: str
+) -> None:
+    owes_one_and_dies_in_the_next(staged, monkeypatch)
+    path = staged.runtime.directory / name
+    path.write_bytes(path.read_bytes()[:-3]) if harm == "damaged" else path.unlink()
+    staged.runtime.close()
+    staged.pipeline = replace(staged.pipeline, fresh=staged.pipeline.fresh + 1)
+    staged.runtime = staged._made()
+    staged.runtime.prepare()
+    (warning,) = staged.runtime.take_warnings()
+    assert name in warning
+    if name == "progress.json":
+        assert "any epoch up to 2" in warning
+    else:
+        assert "b epoch 1; epoch 2" in warning
+    assert staged.runtime.take_warnings() == []
+
+
+def test_a_state_that_is_dropped_and_not_damaged_needs_no_warning(
+    staged: StagedRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owes_one_and_dies_in_the_next(staged, monkeypatch)
+    staged.lose_state()
+    assert staged.runtime.take_warnings() == []

@@ -47,6 +47,7 @@ from headrace.errors.in_connectors import (
     SinkFailed as SinkFailed,
     SinkMismatch as SinkMismatch,
     SinkRefused as SinkRefused,
+    SinkTakenOver as SinkTakenOver,
     SinkUnavailable as SinkUnavailable,
     StoreDenied as StoreDenied,
     StoreFailed as StoreFailed,

@@ -141,3 +141,9 @@ class SinkRefused(SinkFailed):
 
 class SinkAhead(UserError):
     code = "SINK_AHEAD"
+
+
+class SinkTakenOver(UserError):
+    """A restored hub writes to the sink now, and this hub has the state from before."""
+
+    code = "SINK_TAKEN_OVER"

@@ -23,6 +23,9 @@ MAX_ROW = 64 * 1024 * 1024
 # Bytes that a pass may produce from a batch, which itself has up to 32 MiB. A pass that produces 64 MiB of strings
 # takes 100 to 160 MB, one that produces 128 MiB up to 290 MB, half of it outside DuckDB's limit.
 PASS_BYTES = 64 * 1024 * 1024
+# The sizes themselves are computed for so many bytes at a time: a bound may need a list of all words of a text, and an
+# element of a list takes 16 bytes.
+SIZED_BYTES = 4 * 1024 * 1024
 # Bytes of partial aggregates that one pipeline may hold in a task, and of output that a lane may produce in an epoch.
 HELD_BYTES = 512 * 1024 * 1024
 
@@ -43,7 +46,9 @@ def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) 
         return [table]
     columns = [*(v.sql for v in growth.values), growth.plain]
     selected = ", ".join(f"CAST({sql} AS DOUBLE) AS s{i}" for i, sql in enumerate(columns))
-    found = duck.run(meaning, f"SELECT {selected} FROM {relation}", {relation: table})
+    found = pa.concat_tables(
+        duck.run(meaning, f"SELECT {selected} FROM {relation}", {relation: part}) for part in _parts(table)
+    )
     sizes = [np.nan_to_num(column.to_numpy(), nan=0.0) for column in found.columns]
     for value, size in zip(growth.values, sizes, strict=False):
         if (largest := float(size.max())) > MAX_VALUE:
@@ -65,6 +70,12 @@ def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) 
             limit=MAX_ROW,
         )
     return _cut(table, rows)
+
+
+def _parts(table: pa.Table) -> list[pa.Table]:
+    """Rows of about SIZED_BYTES each."""
+    rows = max(1, int(table.num_rows * SIZED_BYTES / max(SIZED_BYTES, table.nbytes)))
+    return [table.slice(at, rows) for at in range(0, table.num_rows, rows)]
 
 
 def _cut(table: pa.Table, sizes: npt.NDArray[np.float64]) -> list[pa.Table]:

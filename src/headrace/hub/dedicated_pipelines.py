@@ -85,8 +85,8 @@ class DedicatedPipelines:
 
     def align(self) -> list[str]:
         """Start and stop queries as the catalog says, and forget dropped pipelines. Returns warnings about rows that
-        their sinks may lack. A pipeline that ends gracefully first reads what is in its feeds. Raises StopTimeout if
-        that takes too long; it is stopped anyway."""
+        sinks may lack: theirs, and those of pipelines that begin without a damaged state. A pipeline that ends
+        gracefully first reads what is in its feeds. Raises StopTimeout if that takes too long; it is stopped anyway."""
         late = [runtime.pipeline.name for runtime in self._ending() if not self._end(runtime)]
         warnings = [] if self._declarations.closed else self.sweep()
         with self._lock:
@@ -95,6 +95,7 @@ class DedicatedPipelines:
                 # One whose input is over starts again when its streams go on.
                 if record.desired == "running" and record.state != "finished" and not held:
                     self._runtime(record).start()
+            warnings += [warning for runtime in self._made.values() for warning in runtime.take_warnings()]
         if late:
             raise StopTimeout(
                 f"{', '.join(late)} did not read the rest of the input within {DRAIN_SECONDS:g} s",

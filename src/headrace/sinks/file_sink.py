@@ -4,6 +4,7 @@
     <path>/_headrace/staging/<writer>-<instance>-<epoch>/<uuid>.staged    files that tasks stage
     <path>/_headrace/manifests/<writer>-<instance>-<epoch>.promise        the files of a promised epoch
     <path>/_headrace/manifests/<writer>-<instance>-<epoch>.json           the files of a committed epoch
+    <path>/_headrace/owners/<writer>.json                                 the hub that may write, after a restore
 
 With `roll_size` or `roll_age`, `headrace.sinks.rolling` joins the files of several epochs before they become visible.
 
@@ -54,6 +55,7 @@ import pyarrow as pa
 from headrace.base.faults import fault_point
 from headrace.errors import EpochMismatch, StateDamaged
 from headrace.sinks.outputs import FileOutput, LocalOutput
+from headrace.sinks.owner_mark import OwnerMark
 from headrace.sinks.partitions import by_partition, directory_of
 from headrace.sinks.sink_kind import Checkpoints, SinkKey, SinkWriter, Staged
 from headrace.sinks.sink_paths import MANIFESTS, STAGING, STORE_ERRORS, SinkPaths, writing
@@ -165,6 +167,11 @@ class FileSink:
     def ahead(self, key: SinkKey) -> int:
         with writing(self.paths):
             return len(self._later(key))
+
+    @property
+    def owner_mark(self) -> OwnerMark | None:
+        """Where the sink says which hub may write (`headrace.sinks.owner_mark`)."""
+        return OwnerMark(self.paths)
 
     def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
         """Those that visible files and manifests name; see `KnowsWriters`."""

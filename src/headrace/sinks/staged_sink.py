@@ -21,6 +21,7 @@ import pyarrow as pa
 from headrace.base.faults import fault_point
 from headrace.base.options import option, text
 from headrace.sinks.file_sink import FileSink, FileTask, damaged
+from headrace.sinks.owner_mark import OwnerMark
 from headrace.sinks.sink_kind import Checkpoints, KnowsWriters, SinkKey, SinkSettings, SinkWriter
 from headrace.sinks.sink_paths import STAGING, check_directory
 from headrace.stores.store_options import require_local
@@ -116,6 +117,11 @@ class StagedSink(FileSink):
     def __init__(self, staging: Path, sink: str, guarantee: str, target: DeliveryTarget) -> None:
         super().__init__(staging, sink, "sent")
         self.guarantee, self._target = guarantee, target
+
+    @property
+    def owner_mark(self) -> OwnerMark | None:
+        """None: each hub stages in its own state directory."""
+        return None
 
     def writers(self, checkpoints: Checkpoints) -> set[SinkWriter]:
         """Those that the target knows, if it knows any (`KnowsWriters`), and those that have staged rows."""

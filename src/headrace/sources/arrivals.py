@@ -70,7 +70,7 @@ class Arrivals:
 
     def take(self, paths: Iterable[str], all_of_them: bool) -> None:
         """Log the new files of a listing. Checks known files only with `all_of_them`."""
-        listed = set(paths)
+        listed = {path for path in paths if not (self._tail and self._codec_of(path))}
         self._seen = {}
         if self._tail:
             found = self._look(listed | self._log.followed)
@@ -207,7 +207,7 @@ class Arrivals:
                 known.verify(fd)
                 self._log.last[path] = replace(known, inode=stamp.inode)  # a copied directory has other inodes
             end = self._last_record_end(fd, begin, stamp.size) if self._tail else stamp.size
-            codec = codec_of(path) if self._codec == "auto" else self._codec.removeprefix("none")
+            codec = self._codec_of(path)
             if begin == 0 and not (self._tail and end == begin):
                 self._check_header(fd, path, codec)
             self._trust(path, stamp)
@@ -216,6 +216,11 @@ class Arrivals:
             whole = bool(codec or self._format.in_order)
             extent = Extent.of(fd, path, begin, end, sealed=not self._tail, whole=whole, codec=codec)
             return [(stamp.mtime_ns, extent)]
+
+    def _codec_of(self, path: str) -> str:
+        """How a file is compressed; empty if it is not. With `tail` such a file is not read: it is a log that was
+        compressed after it was rotated, so its lines were read before."""
+        return codec_of(path) if self._codec == "auto" else self._codec.removeprefix("none")
 
     def _check_header(self, fd: Handle, path: str, codec: str) -> None:
         """Raise HeaderMismatch or SchemaMismatch while the file can still be repaired: no epoch has been planned with

@@ -20,7 +20,7 @@ from typing import Literal
 from headrace.base.options import boolean, choice, duration, option, text
 from headrace.errors import BadOption
 from headrace.formats import FORMATS
-from headrace.formats.codecs import CODECS
+from headrace.formats.codecs import CODECS, codec_of
 from headrace.formats.tables import TableFormat
 from headrace.model.definitions import StreamDef
 from headrace.model.stored import parsed, store_text
@@ -83,7 +83,8 @@ class FileSettings:
     codec: str = option(
         choice("auto", "none", *CODECS),
         default="auto",
-        help="how files are compressed; auto decides by .gz .zst .lz4 .sz .bz2; one task reads each compressed file",
+        help="how files are compressed; auto decides by .gz .zst .lz4 .sz .bz2; one task reads each compressed file; "
+        "with tail they are not read",
     )
     on_bad_file: Literal["fail", "skip"] = option(
         choice("fail", "skip"),
@@ -305,6 +306,12 @@ def _check(stream: StreamDef, settings: FileSettings) -> None:
         raise BadOption(
             "tail needs a format whose files several tasks can share",
             advice="Remove tail, or the option that forces one task to read a whole file (multiline, codec).",
+            option="tail",
+        )
+    if settings.tail and settings.codec == "auto" and codec_of(settings.path):
+        raise BadOption(
+            "tail does not read compressed files",
+            advice="Remove tail: a compressed file does not grow. If the files are not compressed, set codec = 'none'.",
             option="tail",
         )
 

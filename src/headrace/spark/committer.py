@@ -6,9 +6,10 @@ anywhere in here, Spark runs the same epoch again. Every step is idempotent unde
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,10 +34,15 @@ from headrace.state.quarantine import change_quarantine, read_quarantine
 
 # How long dropping a stream waits for a commit that may be running.
 FORGET_SECONDS = 5.0
+_log = logging.getLogger(__name__)
 
 
 class ProbeLived(Exception):
     """Ends the query of an epoch that was run only to see whether a worker dies. None did."""
+
+
+class CommitGivenUp(Exception):
+    """Ends a commit that hung in a sink. The stream has gone on without the pipeline of that sink."""
 
 
 class FilesLeftOut(Exception):
@@ -64,8 +70,9 @@ class EpochCommitter:
         self._directory, self._plans, self._done = directory, plans, done
         self._progress = ProgressView(directory)
         self.sinks = DriverSinks(checkpoint, directory, reveal)
-        self._busy = threading.Lock()  # held while an epoch is committed
-        self._committing = False
+        self._busy = threading.Lock()  # held while an epoch is committed; replaced when such a commit is given up
+        self._committing: threading.Lock | None = None  # the lock of the commit that runs
+        self._hung: dict[threading.Lock, int] = {}  # commits that were given up, and the instance whose sink they use
         self._forgotten: set[int] = set()
         self._quit: set[tuple[int, int]] = set()  # instances that were stopped at once, with their generation
 
@@ -136,12 +143,44 @@ class EpochCommitter:
         """Commit one epoch. `require_current` raises when the epoch's query was stopped while its commit hung in a
         sink; then nothing more of it may be stored. `queries` runs the pipelines on the epoch host. Raises MissingInput
         when a task has not reported."""
-        with self._busy:
+        busy = self._busy
+
+        def require_own() -> None:
+            if busy is not self._busy:
+                raise CommitGivenUp("a commit hung in a sink, and the stream has gone on without it")
+
+        def require() -> None:
+            require_current()
+            require_own()
+
+        with busy:
+            require_own()  # it may have waited for a commit that was given up
+            self._committing = busy
+            self.sinks.use("")
             try:
-                self._committing, self.sinks.in_use = True, ""
-                self._commit(rows, require_current, queries)
+                self._commit(rows, require, queries)
             finally:
-                self._committing = False
+                if self._committing is busy:
+                    self._committing = None
+                elif (instance := self._hung.pop(busy, None)) is not None:
+                    self.sinks.hanging.discard(instance)
+
+    @property
+    def stuck(self) -> int | None:
+        """The instance whose sink the commit that runs uses now. None if none runs, or if it uses no sink."""
+        return None if self._committing is None else self.sinks.user
+
+    def give_up(self, left_out: Collection[int]) -> None:
+        """A new query of the stream starts. If the commit of an earlier one still hangs in a sink of a pipeline that is
+        `left_out` of the epoch, or not declared any more, go on without it: the other pipelines do not wait for it. If
+        it returns, it uses no further sink and stores nothing."""
+        busy, instance = self._committing, self.sinks.user
+        if busy is None or instance is None or not (instance in left_out or instance not in self._known()):
+            return
+        _log.warning("a commit hangs in %s; the stream goes on without that pipeline", self.sinks.in_use)
+        self._hung[busy] = instance
+        self.sinks.give_up(instance)
+        self._busy, self._committing = threading.Lock(), None
 
     def _commit(self, rows: Iterable[Row], require_current: Callable[[], None], queries: QueryRunner | None) -> None:
         began = time.perf_counter()
@@ -153,7 +192,7 @@ class EpochCommitter:
             self._require_all_tasks(found)
             self._end_probe(found)
             before = self._progress.read()
-            epoch = EpochCommit(self.sinks, self._plans, found, before)
+            epoch = EpochCommit(self.sinks, self._plans, found, before, require_current=require_current)
             self._require_readable(found)
             epoch.check()
         quit_now = {i for i, p in epoch.members.items() if (i, p.generation) in self._quit}
@@ -164,11 +203,14 @@ class EpochCommitter:
         epoch.commit_letters()
         declared = self._known()
         debts = epoch.debts(declared)
+        self.sinks.use("")
+        require_current()
         with collection_paused():
             progress = epoch.progress(declared, debts)
         self._progress.write(progress)
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
             self._forget(before, progress, queries)
+            require_current()
             self._plans.prune(before.plan)
             self._forget_ends(epoch.members)
         clear_staging(self._directory)

@@ -9,14 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.bridge.messages import STREAM_LANE
-from headrace.errors import HeadraceError, StateDamaged
+from headrace.errors import HeadraceError, SinkFailed, StateDamaged
 from headrace.model.definitions import DEAD_LETTER, FEED, PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.sinks import SINKS
 from headrace.sinks.console import ConsoleSink
+from headrace.sinks.owner_mark import HasOwner, owner_of
 from headrace.sinks.secret_options import pipeline_for_tasks, revealed
 from headrace.sinks.sink_kind import DriverSink, EpochMark, SinkKey
 from headrace.sinks.staging import pipeline_staged_in, staged_in
+from headrace.state.checkpoint import known_checkpoint
 from headrace.state.progress import Debt
 
 _log = logging.getLogger(__name__)
@@ -38,7 +40,9 @@ def still_owed(debts: Iterable[Debt], settled: Callable[[Debt], bool]) -> tuple[
 class DriverSinks:
     """One object per sink and instance. The streaming thread and readers of results share them.
 
-    `in_use` names the sink that the commit of an epoch uses now, for the status of an epoch that hangs.
+    `in_use` names the sink that the commit of an epoch uses now, for the status of an epoch that hangs, and `user` is
+    the instance of its pipeline. `hanging` are instances in whose sinks a commit hangs that was given up: nothing may
+    touch these sinks until it returns.
     """
 
     def __init__(
@@ -51,6 +55,8 @@ class DriverSinks:
         self._sinks: dict[tuple[int, str], DriverSink] = {}
         self._fed: dict[tuple[int, str], SinkDef] = {}  # the definitions of the feeds among them
         self.in_use = ""
+        self.user: int | None = None
+        self.hanging: set[int] = set()
 
     def moved(self, checkpoint: str) -> None:
         """Write under the keys of another checkpoint from now on. Sinks that are open keep their rows."""
@@ -91,8 +97,19 @@ class DriverSinks:
 
     def for_commit(self, pipeline: PipelineDef, name: str) -> DriverSink:
         """One of a pipeline's sinks, which the commit is about to use."""
-        self.in_use = f"sink {name} of pipeline {pipeline.name}"
+        self.use(f"sink {name} of pipeline {pipeline.name}", pipeline.instance)
         return self.of(pipeline, name)
+
+    def use(self, what: str, instance: int | None = None) -> None:
+        """Note what the commit waits for from now on."""
+        self.in_use, self.user = what, instance
+
+    def give_up(self, instance: int) -> None:
+        """A commit hangs in a sink of this instance: touch its sinks no more. They stay open, for that commit."""
+        self.hanging.add(instance)
+        for key in [key for key in self.opened if key[0] == instance]:
+            self._sinks.pop(key)
+            self._fed.pop(key, None)
 
     def letters(self, sink: SinkDef) -> DriverSink:
         """The sink of the stream's dead letters."""
@@ -100,7 +117,13 @@ class DriverSinks:
         return made or self._sinks.setdefault((STREAM_LANE, sink.name), self._made(sink, DEAD_LETTER))
 
     def _made(self, sink: SinkDef, columns: Schema) -> DriverSink:
-        return SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory, self._feeds), self._reveal), columns)
+        """Raises SinkTakenOver if the stream was restored elsewhere, and the restored hub writes to the sink."""
+        made = SINKS[sink.kind].driver(revealed(staged_in(sink, self._directory, self._feeds), self._reveal), columns)
+        mark = made.owner_mark if isinstance(made, HasOwner) else None
+        if mark is not None:
+            directory = self._feeds or self._directory
+            mark.require(known_checkpoint(directory) or self._checkpoint, owner_of(directory))
+        return made
 
     def staged(self, pipeline: PipelineDef) -> PipelineDef:
         """`pipeline` as tasks need it: with the directory in which they stage rows for sinks that have none of their
@@ -117,6 +140,9 @@ class DriverSinks:
 
     def settle(self, debt: Debt) -> None:
         """Commit an epoch that a sink owes. Raises what the sink raises."""
+        if debt.pipeline.instance in self.hanging:
+            raise SinkFailed(f"an earlier commit of pipeline {debt.pipeline.name} still hangs in one of its sinks")
+        self.use(f"sink {debt.sink} of pipeline {debt.pipeline.name}", debt.pipeline.instance)
         self.of(debt.pipeline, debt.sink).commit(self.owed(debt), [])
 
     def settled(self, debt: Debt, declared: bool = True) -> bool:
@@ -141,7 +167,8 @@ class DriverSinks:
     def forget(self, pipelines: Collection[PipelineDef], epoch: int) -> None:
         """Close the sinks of dropped pipelines and delete the rows or manifests that they keep."""
         for p in pipelines:
-            for outlet, _ in p.outlets:
+            self.use(f"the sinks of pipeline {p.name}", p.instance)
+            for outlet, _ in p.outlets if p.instance not in self.hanging else ():
                 with contextlib.suppress(HeadraceError):  # the leftovers are small, and invisible to readers
                     self.of(p, outlet.name).forget(self.key(p.instance, epoch))
         self._close({p.instance for p in pipelines})

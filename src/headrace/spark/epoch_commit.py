@@ -17,7 +17,7 @@ from headrace.ring0.letters import for_stream
 from headrace.ring1.lane_state import require_group_limit
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import Delivered, Delivery
-from headrace.sinks.sink_kind import EpochMark, SinkKey
+from headrace.sinks.sink_kind import DriverSink, EpochMark, SinkKey
 from headrace.spark.counting import FinishedEpoch, watermark_after
 from headrace.spark.driver_sinks import DriverSinks, still_owed
 from headrace.spark.epoch_query import EpochQuery, QueryRunner, query_limit
@@ -34,9 +34,18 @@ class EpochCommit:
     Every step is idempotent under the epoch's key, so that a crash anywhere only makes Spark run the epoch again.
     """
 
-    def __init__(self, sinks: DriverSinks, plans: PlanStore, found: EpochReports, before: Progress) -> None:
-        """`before` is the stream's progress before the epoch. Raises EpochMismatch when the epoch is older than that,
-        or another one with the same number."""
+    def __init__(
+        self,
+        sinks: DriverSinks,
+        plans: PlanStore,
+        found: EpochReports,
+        before: Progress,
+        require_current: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`before` is the stream's progress before the epoch. `require_current` raises when another commit of the epoch
+        may run: then no further sink may be used. Raises EpochMismatch when the epoch is older than that, or another
+        one with the same number."""
+        self._require_current = require_current
         planned = found.first.planned
         self._sinks, self._found, self._before = sinks, found, before
         self._epoch, self._barrier = planned.epoch, planned.barrier
@@ -92,7 +101,7 @@ class EpochCommit:
             return
         if queries is None:
             raise InternalError("a pipeline on the epoch host needs Spark")
-        self._sinks.in_use = f"the Spark queries of {', '.join(q.pipeline.name for q in asked[:8])}"
+        self._sinks.use(f"the Spark queries of {', '.join(q.pipeline.name for q in asked[:8])}")
         settings = stream_settings(self._plan.stream)
         for instance, outcome in queries.run(asked, query_limit(settings), quit_now).items():
             self.query_ms[instance] = outcome.ms
@@ -108,6 +117,9 @@ class EpochCommit:
         behind: set[str] = set()  # streams whose feed lacks rows of a pipeline that is replaced in this epoch
         for p in self.members.values():
             fed = {sink.options["stream"] for sink in p.sinks if sink.kind == FEED and "stream" in sink.options}
+            if p.instance in self._sinks.hanging:
+                self._delivered[p.instance] = Delivered(failure=self._found.failures.get(p.instance) or hangs(p))
+                continue
             if fed & behind:  # its rows must follow those of the pipeline that it replaces
                 continue
             try:
@@ -127,7 +139,8 @@ class EpochCommit:
         staged = self._found.receipts[STREAM_LANE].get(sink.name, []) if sink is not None else []
         if sink is None or not staged:
             return
-        self._sinks.in_use = f"sink {sink.name} with the dead letters"
+        self._require_current()
+        self._sinks.use(f"sink {sink.name} with the dead letters")
         try:
             self._letters = self._sinks.letters(sink).commit(self._key(STREAM_LANE), staged)
         except SinkFailed as problem:
@@ -143,8 +156,12 @@ class EpochCommit:
             for sink in d.owed
         ]
         known = declared | self.members.keys()
-        old = still_owed(self._before.debts, lambda d: self._sinks.settled(d, d.pipeline.instance in known))
-        return (*old, *new)
+
+        def settled(debt: Debt) -> bool:
+            self._require_current()
+            return self._sinks.settled(debt, debt.pipeline.instance in known)
+
+        return (*still_owed(self._before.debts, settled), *new)
 
     def progress(self, declared: set[int], debts: tuple[Debt, ...]) -> Progress:
         """The stream's progress after the epoch, with which sinks owe these debts."""
@@ -179,6 +196,10 @@ class EpochCommit:
                 found[sink] = (before[0] + rows, before[1] + took)
         return found
 
+    def _open(self, pipeline: PipelineDef, name: str) -> DriverSink:
+        self._require_current()
+        return self._sinks.for_commit(pipeline, name)
+
     def _key(self, instance: int) -> SinkKey:
         found = self._keys.get(instance)
         if found is None:
@@ -193,8 +214,8 @@ class EpochCommit:
 
     def _verify(self) -> None:
         for p in self.members.values():
-            for sink, _ in p.outlets:
-                self._sinks.of(p, sink.name).verify(self._key(p.instance))
+            for sink, _ in p.outlets if p.instance not in self._sinks.hanging else ():
+                self._open(p, sink.name).verify(self._key(p.instance))
         if self._plan.stream.dead_letters is not None:
             self._sinks.letters(self._plan.stream.dead_letters).verify(self._key(STREAM_LANE))
 
@@ -232,10 +253,18 @@ class EpochCommit:
         if silent and not debts and not gone and not any(p.instance in found for found in told):
             return Delivered()  # it has no output in this epoch, and its sinks owe none
         names = {s.name for s, _ in p.outlets}
-        delivery = Delivery(p, partial(self._sinks.for_commit, p), self._key(p.instance), debts)
+        delivery = Delivery(p, partial(self._open, p), self._key(p.instance), debts)
         return delivery.deliver(
             self._found.receipts.get(p.instance, {}),
             self._found.failures.get(p.instance, ""),
             self._found.lost.get(p.instance, {}),
             {sink: reason for sink, reason in gone.items() if sink in names},
         )
+
+
+def hangs(pipeline: PipelineDef) -> str:
+    """The failure of a pipeline that was started again while an earlier commit still hangs in one of its sinks."""
+    return SinkFailed(
+        f"an earlier commit still hangs in a sink of pipeline {pipeline.name}",
+        advice="Find out why the sink does not answer. When it has answered, start the pipeline again.",
+    ).render()

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
 
 
 # After PLANNER_SECONDS a query that does not stop has its planning process killed, because Spark waits for that without
-# a limit. Tasks need no help: Spark kills the Python workers of cancelled tasks after two seconds. After STOP_SECONDS
-# the query is abandoned: its commit hangs in a sink, and may not touch the stream any more when it returns.
+# a limit. Tasks need no help: Spark kills the Python workers of cancelled tasks after two seconds. After HANG_SECONDS
+# Spark's thread does not wait for the commit any more: it hangs in a sink, and may not touch the stream any more when
+# it returns. After STOP_SECONDS the query is abandoned.
 PLANNER_SECONDS = 6.0
+HANG_SECONDS = 14.0
 STOP_SECONDS = 20.0
 NAMED = 8  # pipelines in a job's description
 _log = logging.getLogger(__name__)
@@ -65,6 +68,7 @@ class StreamQuery:
         members: Callable[[], list[str]] = list,
     ) -> None:
         self._over = False
+        self._let_go: Future[None] = Future()  # done when the streaming thread must not wait for a commit any more
         self._name, self._members = name, members
         self._committer, self._checkpoint = committer, directory / CHECKPOINT
         self._queries = EpochQueries(engine)
@@ -89,7 +93,7 @@ class StreamQuery:
                 batch.sparkSession.sparkContext.setJobDescription(description(self._name, batch_id, self._members()))
             rows = [Row(r[0], r[1], r[2], r[3], r[4], bytes(r[5])) for r in batch.collect()]
             sync_epoch(self._checkpoint, batch_id)
-            self._committer.commit(rows, self._require_current, self._queries)
+            self._commit_apart(rows)
         except Exception:
             raise
         except BaseException as problem:  # the thread would exit, and Spark would wait forever for its answer
@@ -98,6 +102,25 @@ class StreamQuery:
                 advice="Code in the commit of a sink tried to end the process. The epoch is run again.",
                 epoch=batch_id,
             ) from problem
+
+    def _commit_apart(self, rows: list[Row]) -> None:
+        """Commit an epoch in another thread, and wait for it. Nothing interrupts a commit that hangs in a sink, and
+        Spark starts no other query with this checkpoint while its streaming thread waits. So after HANG_SECONDS `stop`
+        lets that thread go."""
+        done: Future[None] = Future()
+
+        def commit() -> None:
+            try:
+                self._committer.commit(rows, self._require_current, self._queries)
+                done.set_result(None)
+            except BaseException as problem:
+                done.set_exception(problem)
+
+        threading.Thread(target=commit, name=f"headrace-commit-{self._name}", daemon=True).start()
+        wait([done, self._let_go], return_when=FIRST_COMPLETED)
+        if not done.done():
+            raise StreamFailed("the query was stopped while its commit hung in a sink")
+        done.result()
 
     def _wait(self) -> None:
         self._ended(wait_for_end(self._query, self._checkpoint))
@@ -122,7 +145,10 @@ class StreamQuery:
         stopping.join(PLANNER_SECONDS)
         if stopping.is_alive():
             _kill_planner(self._planner())
-        stopping.join(STOP_SECONDS - PLANNER_SECONDS)
+        stopping.join(HANG_SECONDS - PLANNER_SECONDS)
+        if stopping.is_alive() and not self._let_go.done():
+            self._let_go.set_result(None)
+        stopping.join(STOP_SECONDS - HANG_SECONDS)
         if stopping.is_alive():
             _log.warning("query %s did not stop in %g s and is abandoned", self._query.name, STOP_SECONDS)
         elif self._watch is not threading.current_thread():

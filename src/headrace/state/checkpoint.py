@@ -39,8 +39,14 @@ def checkpoint_id(directory: Path, stream: str) -> str:
         with state_errors(file):
             private_directory(directory)
         store_text(file, uuid.uuid4().hex)
-    found = stored_text(file, lambda text: re.fullmatch(r"[0-9a-f]{32}", text) is not None) or ""
-    if re.fullmatch(r"[\w-]{1,100}", found) is None:
+    return known_checkpoint(directory) or ""
+
+
+def known_checkpoint(directory: Path) -> str | None:
+    """The id of a stream's checkpoint. None if it has none yet. Raises StateDamaged."""
+    file = directory / ID
+    found = stored_text(file, lambda text: re.fullmatch(r"[0-9a-f]{32}", text) is not None)
+    if found is not None and re.fullmatch(r"[\w-]{1,100}", found) is None:
         raise damaged(file, "does not hold the id of a checkpoint")
     return found
 

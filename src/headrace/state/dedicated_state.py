@@ -146,6 +146,34 @@ def left_behind(dropped: Sequence[Path], pipeline: str) -> LeftBehind | None:
     return None
 
 
+def lost_with_state(dropped: Sequence[Path], pipeline: str) -> str:
+    """A warning if the newest of these states that has begun is damaged: which rows the sinks may lack when it is
+    dropped. Else empty."""
+    states = begun(dropped)
+    if not states:
+        return ""
+    turn = states[-1] / str(max(0, newest_turn(states[-1])))
+    progress, first, newest = None, 0, newest_offset(turn / CHECKPOINT)
+    try:
+        progress = read_progress(turn)
+        first = (stored(Begin, turn / BEGIN) or Begin({})).first
+        checkpoint_id(turn, pipeline)
+        require_whole_turns(states[-1])
+        return ""
+    except HeadraceError as problem:
+        why = problem.message
+    if progress is None or newest_commit(turn / CHECKPOINT) > progress.epoch:
+        lacking = [f"any epoch up to {first + newest}" if newest >= 0 else "any epoch"]
+    else:
+        lacking = [f"{debt.sink} epoch {debt.epoch}" for debt in progress.debts]
+        lacking += [f"epoch {first + newest}"] if newest > progress.epoch else []
+    if not lacking:
+        return ""
+    return f"pipeline {pipeline} begins without its state, which is damaged ({why}). Its sinks may lack rows: " + (
+        "; ".join(lacking)
+    )
+
+
 def remember(turn: Path, pipeline: PipelineDef) -> None:
     """Store a pipeline as its next batch is delivered: when it is dropped, its sinks may still have to get that batch,
     and no catalog has it then."""

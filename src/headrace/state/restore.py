@@ -4,7 +4,8 @@
 continues with the checkpoint and the instances of the savepoint. Therefore sinks must not hold output of these
 instances from epochs after the savepoint, visible or staged: the restored stream writes these epochs again under the
 same keys, and would take an old manifest for its own. Such output is an error, or `rewind` deletes it, before the new
-directory appears. A restore that was killed can be run again: it finds the output that is still there.
+directory appears. A restore that was killed can be run again: it finds the output that is still there. Before that
+output is deleted, file sinks get a mark, so that the old hub cannot write to them again (`headrace.sinks.owner_mark`).
 
 Pipelines that the old hub created or replaced after the savepoint have the instance numbers that follow those of the
 savepoint. The output that they wrote into the same sinks counts as well: the restored stream reads the same input
@@ -19,15 +20,15 @@ import contextlib
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from headrace.base.faults import fault_point
 from headrace.bridge.messages import STREAM_LANE
 from headrace.errors import AlreadyExists, BadSavepoint, HeadraceError, SinkAhead, StateDamaged, StateInUse
-from headrace.model.definitions import DEAD_LETTER, SinkDef
+from headrace.model.definitions import DEAD_LETTER, PipelineDef, SinkDef
 from headrace.model.schema import Schema
 from headrace.model.stored import stored
 from headrace.sinks import SINKS, DriverSink, SinkKey
@@ -37,8 +38,9 @@ from headrace.sinks.staging import staged_in
 from headrace.state.catalog import Catalog, CatalogFile
 from headrace.state.checkpoint import CHECKPOINT, own_checkpoint_id, relocate
 from headrace.state.dedicated_state import DEDICATED, dedicated_home, newest_turn, sink_epochs
+from headrace.state.handing_over import hand_over
 from headrace.state.progress import read_progress, write_progress
-from headrace.state.savepoints import READABLE_FORMATS, Savepoint, copy_tree, finish, half_of
+from headrace.state.savepoints import READABLE_FORMATS, Cut, Savepoint, copy_tree, finish, half_of
 from headrace.state.state_dir import SAVEPOINTS, STREAMS, StateDir, write_version
 
 
@@ -56,13 +58,14 @@ def restore(savepoint: Path, state_dir: Path, rewind: bool = False) -> Savepoint
     if gone := [cut.stream for cut in facts.cuts if catalog.stream(cut.stream) is None]:
         raise _unusable(savepoint, f"its catalog does not declare {', '.join(gone)}")
     with contextlib.ExitStack() as opened:
-        ahead = list(_ahead(savepoint=savepoint, file=file, catalog=catalog, facts=facts, opened=opened))
+        used = {cut: list(_uses(savepoint, file, catalog, cut=cut, opened=opened)) for cut in facts.cuts}
+        ahead = [found for cut, uses in used.items() for found in _ahead(catalog, cut, uses)]
         _restore(
             savepoint=savepoint,
             state_dir=state_dir,
             file=file,
             catalog=catalog,
-            facts=facts,
+            used=used,
             ahead=ahead,
             rewind=rewind,
         )
@@ -76,12 +79,21 @@ NEXT_INSTANCES = 1 << 20
 _Ahead = tuple[str, int, DriverSink, SinkKey]
 
 
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A sink of the savepoint's pipelines, open, with the key of the newest epoch that one of them has written."""
+
+    name: str
+    sink: DriverSink
+    key: SinkKey
+
+
 def _restore(
     savepoint: Path,
     state_dir: Path,
     file: CatalogFile,
     catalog: Catalog,
-    facts: Savepoint,
+    used: Mapping[Cut, Sequence[_Use]],
     ahead: list[_Ahead],
     rewind: bool,
 ) -> None:
@@ -95,7 +107,7 @@ def _restore(
         )
     _remove_halves(state_dir)
     with half_of(state_dir) as half:
-        for cut in facts.cuts:
+        for cut in used:
             copy_tree(savepoint / STREAMS / cut.directory, half / STREAMS / cut.directory)
             place = state_dir.absolute() / STREAMS / cut.directory / CHECKPOINT
             relocate(half / STREAMS / cut.directory / CHECKPOINT, place)
@@ -105,6 +117,10 @@ def _restore(
         CatalogFile(half, file.vault).save(_counting_elsewhere(catalog))
         write_version(half)
         fault_point("restore-copied")
+        for cut, uses in used.items():
+            owned = half / STREAMS / cut.directory
+            hand_over(owned, cut.checkpoint, (use.sink for use in uses), state_dir=state_dir, at_once=rewind)
+        fault_point("restore-handed-over")
         for _, _, sink, key in ahead:
             sink.rewind(key)
             fault_point("restore-between-sinks")
@@ -160,28 +176,38 @@ def _remove_halves(state_dir: Path) -> None:
             shutil.rmtree(half, ignore_errors=True)
 
 
-def _ahead(
-    savepoint: Path, file: CatalogFile, catalog: Catalog, facts: Savepoint, opened: contextlib.ExitStack
-) -> Iterator[_Ahead]:
-    """The sinks with output written after the savepoint: name, number of files, sink, and the key of the savepoint.
-    `opened` closes the sinks."""
-    for cut in facts.cuts:
-        seen: set[tuple[str, SinkWriter]] = set()
-        newer = partial(newer_ids, cut.checkpoint, catalog.next_instance)
-        for instance, definition, output in _written(catalog, cut.stream):
-            placed = staged_in(definition, savepoint / STREAMS / cut.directory)
-            sink = SINKS[definition.kind].driver(revealed(placed, file.vault.reveal), output)
-            opened.callback(sink.close)
-            others = sink.writers(newer) if isinstance(sink, KnowsWriters) else set()
-            for writer in sorted({(cut.checkpoint, instance)} | others):
-                # A newer pipeline on the dedicated host counts epochs of its own.
-                key = SinkKey(*writer, cut.epoch if writer[0] == cut.checkpoint else -1)
-                if (definition.name, writer) not in seen and (found := sink.ahead(key)):
-                    yield definition.name, found, sink, key
-                seen.add((definition.name, writer))
-        yield from _dedicated_ahead(
-            savepoint / STREAMS / cut.directory, file, catalog=catalog, stream=cut.stream, opened=opened
-        )
+def _uses(
+    savepoint: Path, file: CatalogFile, catalog: Catalog, cut: Cut, opened: contextlib.ExitStack
+) -> Iterator[_Use]:
+    """The sinks that the pipelines of a stream write to, with the keys of the savepoint. `opened` closes them."""
+    directory = savepoint / STREAMS / cut.directory
+
+    def use(definition: SinkDef, placed: SinkDef, output: Schema, key: SinkKey) -> _Use:
+        sink = SINKS[definition.kind].driver(revealed(placed, file.vault.reveal), output)
+        opened.callback(sink.close)
+        return _Use(definition.name, sink, key)
+
+    for instance, definition, output in _written(catalog, cut.stream):
+        key = SinkKey(cut.checkpoint, instance, cut.epoch)
+        yield use(definition, staged_in(definition, directory), output, key)
+    for pipeline, home, key in _dedicated(directory, catalog, cut.stream):
+        for definition in pipeline.sinks:
+            yield use(definition, staged_in(definition, home, feeds=directory), pipeline.program.output, key)
+
+
+def _ahead(catalog: Catalog, cut: Cut, uses: Iterable[_Use]) -> Iterator[_Ahead]:
+    """The sinks with output written after the savepoint: name, number of files, sink, and the key of the savepoint."""
+    seen: set[tuple[str, SinkWriter]] = set()
+    newer = partial(newer_ids, cut.checkpoint, catalog.next_instance)
+    for use in uses:
+        keys = {(use.key.checkpoint, use.key.instance): use.key}
+        if use.key.checkpoint == cut.checkpoint and isinstance(use.sink, KnowsWriters):
+            for writer in use.sink.writers(newer):  # a newer pipeline on the dedicated host counts epochs of its own
+                keys.setdefault(writer, SinkKey(*writer, cut.epoch if writer[0] == cut.checkpoint else -1))
+        for writer, key in sorted(keys.items()):
+            if (use.name, writer) not in seen and (found := use.sink.ahead(key)):
+                yield use.name, found, use.sink, key
+            seen.add((use.name, writer))
 
 
 def newer_ids(checkpoint: str, next_instance: int, instance: int) -> tuple[str, ...]:
@@ -192,11 +218,9 @@ def newer_ids(checkpoint: str, next_instance: int, instance: int) -> tuple[str, 
     return checkpoint, own_checkpoint_id(checkpoint, instance)
 
 
-def _dedicated_ahead(
-    directory: Path, file: CatalogFile, catalog: Catalog, stream: str, opened: contextlib.ExitStack
-) -> Iterator[_Ahead]:
-    """The same for pipelines on the dedicated host whose first stream this is. The savepoint has the log of their
-    newest batch, which runs again with the same input, so only batches after it are ahead."""
+def _dedicated(directory: Path, catalog: Catalog, stream: str) -> Iterator[tuple[PipelineDef, Path, SinkKey]]:
+    """The pipelines on the dedicated host whose first stream this is, with the directory of their state. The savepoint
+    has the log of their newest batch, which runs again with the same input, so only batches after it are ahead."""
     for record in catalog.of_stream(stream):
         pipeline = record.definition
         home = dedicated_home(directory, pipeline)
@@ -204,14 +228,7 @@ def _dedicated_ahead(
         if pipeline.program.dedicated is None or pipeline.program.stream.lower() != stream.lower() or turn < 0:
             continue
         known = sink_epochs(home / str(turn), pipeline.name)
-        key = SinkKey(known.checkpoint, pipeline.instance, known.newest)
-        for definition in pipeline.sinks:
-            sink = SINKS[definition.kind].driver(
-                revealed(staged_in(definition, home, feeds=directory), file.vault.reveal), pipeline.program.output
-            )
-            opened.callback(sink.close)
-            if found := sink.ahead(key):
-                yield definition.name, found, sink, key
+        yield pipeline, home, SinkKey(known.checkpoint, pipeline.instance, known.newest)
 
 
 def _written(catalog: Catalog, stream: str) -> Iterator[tuple[int, SinkDef, Schema]]:

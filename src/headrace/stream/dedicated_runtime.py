@@ -14,6 +14,7 @@ no window is open at that point.
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import threading
 import time
@@ -40,6 +41,7 @@ from headrace.state.dedicated_state import (
     dropped_states,
     left_behind,
     lost_begin,
+    lost_with_state,
     newest_turn,
     remember,
     require_whole_turns,
@@ -62,6 +64,7 @@ SPILL = "spill"  # the strategy whose rows may wait; 'pause' would hold up the s
 WAITING_BYTES = 256 << 20  # at most, for a query that gives way: STOP and sync have to wait until they are read
 LOOK_SECONDS = 1.0  # how often a thread that drains looks whether that still makes sense
 SETTLE_SECONDS = 0.5  # between two attempts to write epochs that sinks owe
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,7 @@ class DedicatedRuntime:
         self._draining = 0  # threads that wait until the feeds are read
         self._logs: dict[str, FeedLog] = {}  # for `gives_way`; each remembers the manifests that it has parsed
         self.batch_ms: float | None = None
+        self._warnings: list[str] = []
 
     # --- the directory and the feeds --------------------------------------------------------------
 
@@ -156,6 +160,9 @@ class DedicatedRuntime:
                 log.trim()
             dropped = dropped_states(self.home, self.pipeline.instance)
             left = left_behind(dropped, self.pipeline.name)
+            if lost := lost_with_state(dropped, self.pipeline.name):
+                self._warnings.append(lost)
+                _log.warning(lost)
             if left is None:
                 self._begin_turn(0, Begin(begin, skipped), None if dropped else self._own_checkpoint())
             else:
@@ -166,6 +173,11 @@ class DedicatedRuntime:
                 self._begin_turn(0, first, left.epochs.checkpoint, left.debts)
             for old in dropped:
                 shutil.rmtree(old, ignore_errors=True)
+
+    def take_warnings(self) -> list[str]:
+        """What its sinks may lack because its earlier state was damaged. Each warning is returned once."""
+        found, self._warnings = self._warnings, []
+        return found
 
     def _own_checkpoint(self) -> str | None:
         """The id for its first state; None for a random one, if the files of the stream are damaged."""

@@ -54,6 +54,16 @@ def too_long(stream: str, found: InFlight, limit: float) -> EpochTimeout:
     )
 
 
+def sink_hangs(phase: str, epoch: int) -> EpochTimeout:
+    """The error for a pipeline whose sink held up an epoch, and did not answer after the epoch was aborted either."""
+    return EpochTimeout(
+        f"epoch {epoch} waited for {phase}, which does not answer",
+        advice="Find out why the sink does not answer. Then start the pipeline again: it begins without state.",
+        epoch=epoch,
+        phase=phase,
+    )
+
+
 def planning_took_too_long(problem: str) -> bool:
     """True if a problem is that of an epoch that was not planned in time. No pipeline has a part in that."""
     return kind_of(problem) is EpochTimeout and f" {_waits_for(PLANNING)};" in problem

@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +22,13 @@ from headrace.model.stream_options import StreamSettings, stream_settings
 from headrace.state.checkpoint import checkpoint_id
 from headrace.state.notices import Notice
 from headrace.state.plans import PlanStore
-from headrace.state.progress import ProgressView
+from headrace.state.progress import ProgressView, read_applied
+from headrace.state.quarantine import Quarantined, change_quarantine, read_quarantine
 from headrace.state.wholeness import require_whole
 from headrace.stream.epoch_log import EpochLog
 from headrace.stream.hold import Hold
 from headrace.stream.host import OnEnd, Query, QueryRequest, StreamFailures, StreamHost
-from headrace.stream.inflight import InFlight, epoch_limit, too_long
+from headrace.stream.inflight import InFlight, epoch_limit, sink_hangs, too_long
 from headrace.stream.intake import Intake
 from headrace.stream.planner_watch import PlannerWatch
 from headrace.stream.supervisor import QuerySupervisor
@@ -36,6 +38,14 @@ if TYPE_CHECKING:
     from headrace.spark.summary import EpochSummary
 
 LOOK_SECONDS = 0.5  # how often the age of an epoch with a time limit is checked
+
+
+@dataclass(frozen=True, slots=True)
+class TooOld:
+    """An epoch was aborted because of its age, while it waited for `phase`: a sink of this instance."""
+
+    instance: int
+    phase: str
 
 
 class ManagedQuery:
@@ -63,6 +73,7 @@ class ManagedQuery:
         self.supervisor = QuerySupervisor(directory, plans, self)
         self._committer: EpochCommitter | None = None
         self._trouble = ""
+        self._too_old: TooOld | None = None  # what the newest epoch that was aborted waited for
 
     def redeclare(self, stream: StreamDef) -> None:
         """Take the declaration as it is now. Only its changeable options can differ."""
@@ -155,6 +166,7 @@ class ManagedQuery:
             "port": str(self._host.board.port),
             "token": self._host.board.token,
         }
+        self._pass_hanging_commit()
         query = self._host.launch(
             QueryRequest(
                 stream=self.stream.name,
@@ -169,6 +181,23 @@ class ManagedQuery:
         if epoch_limit(self.settings, 0) is not None:
             threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
         return query
+
+    def _pass_hanging_commit(self) -> None:
+        """If the commit of an earlier query still hangs in a sink, go on without its pipeline, if that is left out of
+        the epoch. If the epoch was aborted because of its age, that pipeline is to blame."""
+        applied = read_applied(self.directory)
+        if applied is None:
+            return
+        out = set(read_quarantine(self.directory).reasons(applied.version))
+        stuck, too_old = self.committer.stuck, self._too_old
+        if stuck is not None and too_old is not None and too_old.instance == stuck and stuck not in out:
+            reason = sink_hangs(too_old.phase, applied.epoch).render()
+            found = self._plans.load(applied.version).known.get(stuck)
+            entry = Quarantined(stuck, reason, generation=0 if found is None else found.generation)
+            change_quarantine(self.directory, lambda known: replace(known, out=(*known.out, entry)))
+            self.blame({entry.run: reason})
+            out.add(stuck)
+        self.committer.give_up(out)
 
     def query_changed(self) -> None:
         """The query changed its state."""
@@ -203,6 +232,8 @@ class ManagedQuery:
                 continue
             limit = epoch_limit(self.settings, len(self._current_pipelines()))
             if limit is not None and found.age > limit:
+                stuck = self.committer.stuck
+                self._too_old = None if stuck is None else TooOld(stuck, found.phase)
                 self.supervisor.abort(too_long(self.stream.name, found, limit).render())
                 return
 

@@ -22,7 +22,7 @@ class FormatRefused(ValueError):
     """A format that cannot run. The message names the part."""
 
 
-def _parts(form: str, kinds: Sequence[DataType]) -> list[str | tuple[int, re.Match[str]]]:
+def format_parts(form: str, kinds: Sequence[DataType]) -> list[str | tuple[int, re.Match[str]]]:
     """The texts of a format, and its specifiers with the numbers of their arguments. Raises FormatRefused."""
     found: list[str | tuple[int, re.Match[str]]] = []
     at, following = 0, 0
@@ -115,7 +115,7 @@ def _check(args: Sequence[Expr]) -> str | None:
     if form is None:
         return None
     try:
-        _parts(form, [a.type for a in args[1:]])
+        format_parts(form, [a.type for a in args[1:]])
     except FormatRefused as problem:
         return str(problem)
     return None
@@ -127,7 +127,7 @@ def _format(args: Sequence[str], kinds: Sequence[DataType]) -> str:
         return "CAST(NULL AS VARCHAR)"
     texts = [
         quoted(part) if isinstance(part, str) else f"({_written(part[1], args[part[0] + 1], kinds[part[0] + 1])})"
-        for part in _parts(form, kinds[1:])
+        for part in format_parts(form, kinds[1:])
     ]
     return "(" + " || ".join(texts or ["''"]) + ")"
 

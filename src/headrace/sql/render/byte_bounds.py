@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from headrace.model.schema import BINARY, STRING, Array, DataType, Map, Struct
 
 SHORT = 64.0  # bytes of a number, date or digest as text
+# Below this bound the matches of a row are not counted: the bound is good enough.
+WORTH_COUNTING = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,12 @@ class Bytes:
 def constant(size: float) -> Bytes:
     """A size that is the same for every row."""
     return Bytes(f"{size!r}::DOUBLE", {}, size)
+
+
+def counted(bound: Bytes, exact: str) -> Bytes:
+    """`bound` for small rows, else the exact size, which takes longer to compute."""
+    sql = f"(CASE WHEN {bound.sql} <= {WORTH_COUNTING} THEN {bound.sql} ELSE {exact} END)"
+    return Bytes(sql, bound.columns, bound.fixed)
 
 
 def added(parts: Sequence[Bytes]) -> Bytes:

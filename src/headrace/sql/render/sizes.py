@@ -35,7 +35,7 @@ from headrace.sql.plan.expr import (
 )
 from headrace.sql.plan.limits import ExpressionTooLarge, check_time
 from headrace.sql.plan.shape import Shape
-from headrace.sql.render.byte_bounds import SHORT, Bytes, added, constant, is_variable
+from headrace.sql.render.byte_bounds import SHORT, Bytes, added, constant, counted, is_variable
 from headrace.sql.render.collection_sizes import (
     GROWING_COLLECTIONS,
     applied,
@@ -43,22 +43,28 @@ from headrace.sql.render.collection_sizes import (
     lambda_grows,
 )
 from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column, text_literal
+from headrace.sql.render.text_sizes import FACTORS, formatted_size, multiplied_size, multiplies, passing
 
 # Functions whose result may be longer than their arguments.
 GROWING = frozenset(
-    {"repeat", "lpad", "rpad", "concat", "||", "concat_ws", "replace", "regexp_replace", "translate", "space"}
+    [
+        "repeat",
+        "lpad",
+        "rpad",
+        "concat",
+        "||",
+        "concat_ws",
+        "replace",
+        "regexp_replace",
+        "translate",
+        "space",
+        "format_string",
+        "overlay",
+    ]
 )
-# Functions whose result is at most so many times as long as the first argument.
-FACTORS = {
-    "lower": 1.5, "upper": 3.0, "initcap": 3.0, "mask": 4.0, "quote": 2.0, "hex": 2.0, "base64": 1.5, "encode": 4.0,
-    "decode": 3.0, "url_encode": 3.0, "split": 1.0,
-    "to_json": 6.0,
-}  # fmt: skip
 FIXED = 8.0  # bytes of a value of fixed width in Arrow, about
 # Bytes that a letter of a date pattern writes at most: VV is a time zone such as America/Argentina/ComodRivadavia.
 _PER_LETTER = 32.0
-# Below this bound the matches of a row are not counted: the bound is good enough.
-WORTH_COUNTING = 65_536
 
 
 def growth_of(
@@ -74,12 +80,12 @@ def growth_of(
     sizes = Sizes(column, names, span)
     if where is not None:
         sizes.collect(where, "")
-    in_filter = bool(sizes.values)
+    in_filter = bool(sizes.values or sizes.inner)
     guard = "" if where is None or in_filter else f"({render(where, column)})"
     plain, fixed = [], 0.0
     for expr in outputs:
         sizes.collect(expr, guard)
-        if isinstance(expr, Call) and makes_more(expr):
+        if isinstance(expr, Call) and (makes_more(expr) or multiplies(expr)):
             continue  # collected itself
         if is_variable(expr.type):
             plain.append(sizes.size(expr))
@@ -87,6 +93,8 @@ def growth_of(
             fixed += FIXED
     for expr in others:
         sizes.collect(expr, guard)
+    if sizes.inner:
+        plain.append(passing(sizes.inner))
     total = added([constant(fixed), *plain, *(bound for _, bound in sizes.values)])
     values = tuple(SizedValue(text, bound.sql) for text, bound in sizes.values)
     rest = added([constant(fixed), *plain]).sql
@@ -139,7 +147,8 @@ def makes_more(expr: Call) -> bool:
 
 
 class Sizes:
-    """Bounds of the expressions of one program. `values` are the growing ones, with the user's text."""
+    """Bounds of the expressions of one program. `values` are the growing ones, with the user's text. `inner` are others
+    that take much more memory than what they read (`multiplies`)."""
 
     def __init__(
         self,
@@ -151,6 +160,7 @@ class Sizes:
         self.column, self.names, self.span = column, names, span
         self.variables = dict(variables or {})
         self.values: list[tuple[str, Bytes]] = []
+        self.inner: list[Bytes] = []
         self.largest: TextRange = (0, 0)
 
     def collect(self, expr: Expr, guard: str) -> None:
@@ -179,6 +189,8 @@ class Sizes:
             return
         if isinstance(expr, Call) and makes_more(expr):
             self._add(expr, guard)
+        elif isinstance(expr, Call) and multiplies(expr):
+            self.inner.append(_guarded(self.size(expr), guard))
         if isinstance(expr, Call) and any(isinstance(a, Lambda) for a in expr.args):
             self._collect_applied(expr, guard)
             return
@@ -199,13 +211,13 @@ class Sizes:
         for arg in expr.args:
             if not isinstance(arg, Lambda):
                 self.collect(arg, guard)
-            elif grows(arg.body):
+            elif grows(arg.body) or any(isinstance(e, Call) and multiplies(e) for e in walk(arg.body)):
                 inner, combined = applied(self, expr, arg)
                 inner.collect(arg.body, "")
                 for text, bound in inner.values:
-                    summed = combined(bound).sql
-                    guarded = f"CASE WHEN {guard} THEN {summed} ELSE 0 END" if guard else summed
-                    self.values.append((text, Bytes(guarded, None)))
+                    self.values.append((text, _guarded(Bytes(combined(bound).sql, None), guard)))
+                for bound in inner.inner:
+                    self.inner.append(_guarded(Bytes(combined(bound).sql, None), guard))
 
     def inside(self, variables: Mapping[str, Bytes]) -> Sizes:
         """For the body of a lambda. `variables` are bounds of its variables, if they cannot be read."""
@@ -239,9 +251,7 @@ class Sizes:
                 expression=text,
                 limit=MAX_VALUE,
             )
-        if guard:
-            bound = Bytes(f"CASE WHEN {guard} THEN {bound.sql} ELSE 0 END", bound.columns, bound.fixed)
-        self.values.append((text, bound))
+        self.values.append((text, _guarded(bound, guard)))
         self.largest = expr.at
 
     def size(self, expr: Expr) -> Bytes:
@@ -307,10 +317,12 @@ class Sizes:
         if name == "translate":
             to = args[2].value if isinstance(args[2], Literal) else None
             return self.size(args[0]) if isinstance(to, str) and to.isascii() else self.size(args[0]).times(4.0)
-        if name in FACTORS:
-            return added([constant(SHORT), self.size(args[0]).times(FACTORS[name])])
-        if name in ("overlay", "format_string"):
-            return added([constant(8 * SHORT * len(args)), *(self.size(a) for a in args)])
+        if name in FACTORS or name == "from_json":
+            return multiplied_size(self, expr)
+        if name == "format_string":
+            return formatted_size(self, expr)
+        if name == "overlay":
+            return added([constant(SHORT), *(self.size(a) for a in args)])
         if name in ("coalesce", "greatest", "least", "elt"):
             sizes = [self.size(a) for a in args]
             total = added(sizes)
@@ -346,7 +358,7 @@ class Sizes:
             return bound
         x, a = render(text, self.column), render(old, self.column)
         found = f"((strlen({x}) - strlen(replace({x}, {a}, ''))) / greatest(1, strlen({a})))"
-        return _counted(bound, f"({size.sql} + coalesce({found}, 0) * {inserted.sql})")
+        return counted(bound, f"({size.sql} + coalesce({found}, 0) * {inserted.sql})")
 
     def _regexp_replace(self, expr: Call) -> Bytes:
         text, old, new = expr.args[:3]
@@ -368,13 +380,12 @@ class Sizes:
         x = render(text, self.column)
         left = f"strlen(regexp_replace({x}, {fast}, {text_literal('')}, 'g'))"
         found = f"(strlen(regexp_replace({x}, {fast}, {text_literal('.')}, 'g')) - {left})"
-        return _counted(bound, f"coalesce({left} + {found} * {inserted}, 0)")
+        return counted(bound, f"coalesce({left} + {found} * {inserted}, 0)")
 
 
-def _counted(bound: Bytes, exact: str) -> Bytes:
-    """`bound` for small rows, else the exact size, which takes longer to compute."""
-    sql = f"(CASE WHEN {bound.sql} <= {WORTH_COUNTING} THEN {bound.sql} ELSE {exact} END)"
-    return Bytes(sql, bound.columns, bound.fixed)
+def _guarded(bound: Bytes, guard: str) -> Bytes:
+    """`bound` for the rows where `guard` holds."""
+    return Bytes(f"CASE WHEN {guard} THEN {bound.sql} ELSE 0 END", bound.columns, bound.fixed) if guard else bound
 
 
 def _variable(text: str) -> str:

@@ -1,0 +1,146 @@
+"""A commit that hangs in a sink for ever holds up the other pipelines only until its pipeline is dropped or stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.hub import rollout
+from headrace.hub.hub import Hub
+from headrace.sinks.file_sink import FileSink
+from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.stream.host import QueryRequest
+from tests.e2e.support import put
+from tests.shared.chain import record
+from tests.shared.mini import Checkpoint, MiniQuery
+from tests.shared.running import RunningQueries
+from tests.shared.test_restored_sinks import written
+
+STOP_SECONDS = 0.3
+SCRIPT = """
+CREATE STREAM raw (ts TIMESTAMP, k STRING, v BIGINT) WITH (source = 'files', format = 'json', path = '{path}/in');
+CREATE SINK f WITH (type = 'jsonl', path = '{path}/out');
+CREATE SINK h WITH (type = 'jsonl', path = '{path}/hangs');
+CREATE SINK m WITH (type = 'memory');
+CREATE PIPELINE first INTO f AS SELECT k, v FROM raw;
+CREATE PIPELINE bad INTO h AS SELECT k, v FROM raw;
+CREATE PIPELINE last INTO m AS SELECT k, v FROM raw
+"""
+
+
+class Abandoned(MiniQuery):
+    """A query that is abandoned when its commit hangs, as Spark's are."""
+
+    def stop(self) -> None:
+        self.over = True
+        if self.busy.acquire(timeout=STOP_SECONDS):
+            self.busy.release()
+
+
+class Queries(RunningQueries):
+    """The queries do not wait for each other."""
+
+    def launch(self, request: QueryRequest) -> MiniQuery:
+        self.launched.append(request.stream)
+        query = Abandoned(self._checkpoints.setdefault(request.options["checkpoint"], Checkpoint()), request)
+        threading.Thread(target=self._loop, args=(query,), daemon=True).start()
+        return query
+
+    def _loop(self, query: MiniQuery) -> None:
+        while not query.over:
+            try:
+                with query.busy:
+                    worked = not query.over and query.step()
+            except Exception:
+                return  # it was abandoned
+            if not worked:
+                time.sleep(0.005)
+
+
+class Sink:
+    """The sink `h` hangs in one of its methods until `answers` is set."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, method: str) -> None:
+        self.answers, self.entered, self.returned = threading.Event(), threading.Event(), threading.Event()
+        given: Callable[..., Any] = getattr(FileSink, method)
+
+        def hanging(sink: FileSink, key: SinkKey, *rest: list[Staged]) -> Any:
+            hangs = sink.paths.sink == "h" and not self.answers.is_set()
+            if hangs:
+                self.entered.set()
+                self.answers.wait(60)
+            try:
+                return given(sink, key, *rest)
+            finally:
+                if hangs:
+                    self.returned.set()
+
+        patch.setattr(FileSink, method, hanging)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    monkeypatch.setattr(rollout, "STUCK_SECONDS", 0.5)
+    put(tmp_path / "in" / "0.json", [record(1, k="a", v=1)])
+    hub = Hub(tmp_path / "state", Queries(), buckets=2, start_timeout=60.0)
+    yield hub
+    hub.close(drain=False)
+
+
+def until(reached: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("method", ["commit", "committed", "verify"])
+@pytest.mark.parametrize("statement", ["DROP PIPELINE bad", "STOP PIPELINE bad NOW"])
+def test_the_others_go_on_when_a_pipeline_whose_sink_hangs_is_dropped_or_stopped(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, statement: str
+) -> None:
+    sink = Sink(monkeypatch, method)
+    hub.sql(SCRIPT.format(path=tmp_path))
+    assert sink.entered.wait(30)
+    hub.sql(statement)
+    until(lambda: written(tmp_path) == [("a", 1)])
+    put(tmp_path / "in" / "1.json", [record(2, k="b", v=2)])
+    until(lambda: written(tmp_path) == [("a", 1), ("b", 2)])
+    until(lambda: len(hub.pipelines["last"].results()) == 2)
+    sink.answers.set()
+    assert sink.returned.wait(30)
+    put(tmp_path / "in" / "2.json", [record(3, k="c", v=3)])
+    until(lambda: written(tmp_path) == [("a", 1), ("b", 2), ("c", 3)])
+    until(lambda: len(hub.pipelines["last"].results()) == 3)
+    if statement.startswith("STOP"):
+        hub.sql("START PIPELINE bad")
+        put(tmp_path / "in" / "3.json", [record(4, k="d", v=4)])
+        until(lambda: "d" in "".join(p.read_text() for p in (tmp_path / "hangs").glob("part-*")))
+
+
+@pytest.mark.parametrize("method", ["commit", "verify"])
+def test_a_time_limit_stops_the_pipeline_whose_sink_hangs_and_no_other(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    sink = Sink(monkeypatch, method)
+    hub.sql(SCRIPT.format(path=tmp_path).replace("'json',", "'json', max_epoch_time = '1s',"))
+    assert sink.entered.wait(30)
+    until(lambda: hub.pipelines["bad"].status().state == "failed")
+    reason = hub.pipelines["bad"].status().changes[-1].reason
+    assert "[EPOCH_TIMEOUT]" in reason
+    assert "sink h of pipeline bad" in reason
+    put(tmp_path / "in" / "1.json", [record(2, k="b", v=2)])
+    until(lambda: written(tmp_path) == [("a", 1), ("b", 2)])
+    until(lambda: len(hub.pipelines["last"].results()) == 2)
+    sink.answers.set()
+    assert sink.returned.wait(30)
+    hub.sql("START PIPELINE bad")
+    put(tmp_path / "in" / "2.json", [record(3, k="c", v=3)])
+    until(lambda: "c" in "".join(p.read_text() for p in (tmp_path / "hangs").glob("part-*")))
+    until(lambda: written(tmp_path) == [("a", 1), ("b", 2), ("c", 3)])
+    assert {hub.pipelines[name].status().state for name in ("first", "last", "bad")} == {"running"}
