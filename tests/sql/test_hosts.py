@@ -13,6 +13,8 @@ from headrace.model.definitions import PipelineDef
 from headrace.model.program import Meaning, OutputMode, SessionVariable
 from headrace.model.schema import BIGINT, STRING, Field, Schema, View
 from headrace.sql import CreatePipeline, Planned, Select, explain, parse_script, plan_pipeline
+from headrace.sql.bind.column_names import ColumnNames
+from headrace.sql.bind.meanings import Meanings
 from headrace.sql.functions import spark_functions
 from headrace.sql.hosts.clock_calls import clock_calls, clock_edits
 from headrace.sql.hosts.query_tokens import blocker_in, may_need, names_read
@@ -27,6 +29,7 @@ from tests.sql.support import golden_files, names
 
 OUTPUT = Schema((Field("a", BIGINT), Field("b", STRING)))
 S = names().streams["s"].schema
+AS_WRITTEN = ColumnNames(Meanings(), "UTC")
 
 
 @dataclass
@@ -329,7 +332,7 @@ def test_options_of_feeds_need_the_dedicated_host() -> None:
 def test_the_select_list_of_an_aggregate_is_split_from_its_groups(text: str) -> None:
     (statement,) = parse_script(text)
     assert isinstance(statement, Select) and not isinstance(statement.query, ForeignQuery)
-    split = split_select(statement.query, text, tokenize(text))
+    split = split_select(statement.query, text, tokenize(text), AS_WRITTEN)
     assert split is not None
     assert (split.groups, split.select_having) == SPLITS[text]
 
@@ -346,7 +349,7 @@ def test_groups_that_would_be_others_are_not_split(text: str) -> None:
     """Grouping sets, and an alias that is also a column: Spark groups by the column."""
     (statement,) = parse_script(text)
     assert isinstance(statement, Select) and not isinstance(statement.query, ForeignQuery)
-    assert split_select(statement.query, text, tokenize(text), {"id", "k"}) is None
+    assert split_select(statement.query, text, tokenize(text), AS_WRITTEN, columns={"id", "k"}) is None
 
 
 def test_clock_calls_are_found_where_spark_sees_them() -> None:

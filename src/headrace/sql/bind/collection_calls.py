@@ -22,7 +22,7 @@ from headrace.model.schema import (
 )
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.array_functions import zipped
-from headrace.sql.parse.syntax import Aliased, Apply, Dot, Name, Node, TextRange
+from headrace.sql.parse.syntax import Aliased, Apply, Constant, Dot, Name, Node, Subscript, TextRange
 from headrace.sql.plan.expr import Call, Expr, Literal
 from headrace.sql.plan.types import INTEGRAL, VOID, differing_decimals, tightest, wider
 
@@ -224,6 +224,10 @@ def _name_of(node: Node) -> str | None:
         return node.alias
     if isinstance(node, Name):
         return node.parts[-1]
+    if isinstance(node, Subscript) and isinstance(node.index, Constant) and node.index.kind == "string":
+        return node.index.text
+    if isinstance(node, Apply) and node.written == "bare":  # current_date
+        return node.name
     return node.field if isinstance(node, Dot) else None
 
 

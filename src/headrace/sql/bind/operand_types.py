@@ -6,7 +6,7 @@ import decimal
 from typing import TYPE_CHECKING
 
 from headrace.model.schema import BIGINT, DATE, DOUBLE, FLOAT, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Decimal
-from headrace.sql.bind.interval_calls import bind_interval_arithmetic
+from headrace.sql.bind.interval_calls import bind_interval_arithmetic, unit_of
 from headrace.sql.bind.time_differences import TIMES, bind_comparison, bind_difference
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr, Literal, walk
@@ -82,7 +82,7 @@ def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: T
     if name not in ("+", "-") or not isinstance(right, Literal):
         binder.mismatch(f"'{name}' does not take an interval here", "Write time + INTERVAL ...", at)
     if left.type == DATE and right.type == INTERVAL_MICROS:
-        if right.value % _DAY:
+        if right.value % _DAY or unit_of(right) not in ("DAY", ""):  # also 24 hours make a TIMESTAMP in Spark
             left = binder.coerce(left, TIMESTAMP)
         else:
             days = Literal(INT, right.value // _DAY, at=right.at)
