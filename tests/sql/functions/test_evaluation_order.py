@@ -388,6 +388,8 @@ def test_a_long_chain_of_operands_that_may_fail_stays_short() -> None:
         ("isnull(format_string('%s', CAST(1 / b AS STRING)))", "FALSE"),
         ("unix_timestamp('no', 'yyyy') <=> NULL", "FALSE"),
         ("(1 / b) + nullif(NULL, d)", "CAST(NULL AS DOUBLE)"),
+        ("(1 / b) + nullif(5, 5)", "CAST(NULL AS DOUBLE)"),
+        ("isnotnull(try_subtract(b, nullif(5, 5)) / b)", "FALSE"),
         ("(1 / b) + nullif(try_mod(a, NULL), 1.5)", "CAST(NULL AS DOUBLE)"),
         ("(1 / b) <=> (1 / b)", "TRUE"),
         ("1 / b > 0 AND a > 0 AND false", "FALSE"),

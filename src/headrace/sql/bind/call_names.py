@@ -62,6 +62,8 @@ def call_text(node: Apply, args: list[str]) -> str:
 
 def _call_of_its_own_form(node: Apply, args: list[str]) -> str | None:
     name, count = node.name, len(args)
+    if name in ("window", "session_window"):
+        return name
     if count == 2 and (node.written == "extract" or name == "datepart"):
         return f"{node.written or name}({args[0]} FROM {args[1]})"
     if node.written in ("BOTH", "LEADING", "TRAILING"):
@@ -97,7 +99,7 @@ def _call_of_its_own_form(node: Apply, args: list[str]) -> str | None:
     if name == "log":
         return f"LOG({', '.join(['E()', *args] if count == 1 else args)})"
     if name in ("first", "last", "first_value", "last_value", "any_value") and args:
-        return f"{name}({args[0]})"
+        return f"{name.removesuffix('_value') if node.ignore_nulls and name != 'any_value' else name}({args[0]})"
     return None
 
 

@@ -18,7 +18,7 @@ from headrace.sql.parse.syntax import Constant, IntervalConstant
 
 _EPOCH = datetime(1970, 1, 1)
 _CYCLE = 146_097 * 86_400_000_000  # 400 years, after which the calendar repeats
-_LAST = (datetime(9999, 12, 31) - _EPOCH) // timedelta(microseconds=1)
+_LAST = (datetime.max - _EPOCH) // timedelta(microseconds=1)
 
 
 def literal_text(node: Constant, time_zone: str) -> str:
@@ -69,7 +69,7 @@ def _time_text(kind: DataType, value: date | int, time_zone: str) -> str:
     if isinstance(value, date):
         return value.isoformat()
     micros = int(zone(time_zone).local(np.array([value]))[0]) if kind == TIMESTAMP else value
-    cycles = max(0, (micros - _LAST) // _CYCLE + 1)  # Python's dates end with the year 9999
+    cycles = max(0, (micros - _LAST - 1) // _CYCLE + 1)  # Python's dates end with the year 9999
     moment = _EPOCH + timedelta(microseconds=micros - cycles * _CYCLE)
     year = f"+{moment.year + 400 * cycles}" if cycles else f"{moment.year:04d}"
     fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
