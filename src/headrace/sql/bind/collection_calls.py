@@ -49,6 +49,8 @@ def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) 
         return binder.call(ELEMENT, (subject, index if index.type == BIGINT else binder.coerce(index, INT)), at)
     if isinstance(subject.type, Map):
         return _keyed(binder=binder, name=ELEMENT, subject=subject, key=index, at=at)
+    if VOID in (subject.type, index.type):
+        binder.unsupported(f"{subject.type}[{index.type}]", "Cast NULL to the type that it stands for.", at)
     binder.mismatch(f"{subject.type} cannot be indexed by {index.type}", _INDEXES, at)
 
 
@@ -99,6 +101,8 @@ def _map(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr |
 
 
 def _element_type(binder: ExprBinder, array: Expr, what: str) -> DataType:
+    if array.type == VOID:
+        binder.unsupported(f"{what} of NULL without a type", "Cast it to the type of the array.", array.at)
     if not isinstance(array.type, Array):
         binder.mismatch(f"{what} needs an ARRAY, this is {array.type}", "Pass an array.", array.at)
     return array.type.element
@@ -190,6 +194,8 @@ def _sequence(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> E
     if all(a.type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) for a in args[:2]):
         return binder.call(name, (*binder.common(args[:2], name, node.at), *args[2:]), node.at)
     shown = ", ".join(str(a.type) for a in args)
+    if all(a.type in (*INTEGRAL, STRING, VOID) for a in args):
+        binder.unsupported(f"sequence of {shown}", "Cast the arguments to BIGINT.", node.at)
     binder.mismatch(
         f"sequence cannot take {shown}", "It takes whole numbers, or two times and an interval literal.", node.at
     )

@@ -25,6 +25,7 @@ from headrace.model.schema import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    Array,
     DataType,
     Decimal,
     Struct,
@@ -326,6 +327,9 @@ class ExprBinder:
     def _subscript(self, node: Subscript) -> Expr:
         subject = self.bind(node.input)
         if isinstance(subject.type, Struct) and isinstance(node.index, Constant) and node.index.kind == "string":
+            return field_of(subject, node.index.text, self.span(node.at), node.at)
+        inner = subject.type.element if isinstance(subject.type, Array) else None
+        if isinstance(inner, Struct) and isinstance(node.index, Constant) and node.index.kind == "string":
             return field_of(subject, node.index.text, self.span(node.at), node.at)
         return bind_element(self, subject, self.bind(node.index), node.at)
 
