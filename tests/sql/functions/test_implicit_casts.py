@@ -71,7 +71,7 @@ REFUSED = (
     "unix_timestamp(i)", "md5(i)", "unix_date(i)", "unix_seconds(i)", "concat_ws('-', c, r)", "concat_ws('-', m)",
     "upper(n)", "sqrt(b)", "chr(b)", "from_unixtime(t)", "CAST(d AS INTERVAL DAY)", "NOT i", "sqrt(x)", "i AND b",
     "CAST(t - u AS DOUBLE)", "convert_timezone('UTC', i)", "~d", "bit_count(d)",
-    "y + l", "y - 1L", "l + y",
+    "y + l", "y - 1L", "l + y", "sequence(s, s)", "s + NULL", "NULL * t", "bitmap_count(NULL)",
 )  # fmt: skip
 # Spark takes these: they go to another host.
 ONLY_SPARK = (

@@ -194,7 +194,7 @@ def _sequence(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> E
     if all(a.type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) for a in args[:2]):
         return binder.call(name, (*binder.common(args[:2], name, node.at), *args[2:]), node.at)
     shown = ", ".join(str(a.type) for a in args)
-    if all(a.type in (*INTEGRAL, STRING, VOID) for a in args):
+    if any(a.type in INTEGRAL for a in args) and all(a.type in (*INTEGRAL, STRING, VOID) for a in args):
         binder.unsupported(f"sequence of {shown}", "Cast the arguments to BIGINT.", node.at)
     binder.mismatch(
         f"sequence cannot take {shown}", "It takes whole numbers, or two times and an interval literal.", node.at

@@ -81,12 +81,9 @@ class ColumnNames:
             return self._aliased(node)
         if isinstance(node, Subscript):
             inner, index = self.text(node.input), self.text(node.index)
-            field = isinstance(node.index, Constant) and node.index.kind == "string"  # also of all structs of an array
-            return (
-                f"{inner}.{index}"
-                if field and isinstance(self._kind(node.input), Struct | Array)
-                else f"{inner}[{index}]"
-            )
+            named = isinstance(node.index, Constant) and node.index.kind == "string"
+            field = named and isinstance(self._kind(node.input), Struct | Array)  # of a struct, or of all in an array
+            return f"{inner}.{index}" if field else f"{inner}[{index}]"
         if isinstance(node, Case):
             branches = "".join(f" WHEN {self.text(c)} THEN {self.text(v)}" for c, v in node.branches)
             return f"CASE{branches}" + (f" ELSE {self.text(node.otherwise)}" if node.otherwise else "") + " END"

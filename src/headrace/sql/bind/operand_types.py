@@ -50,7 +50,7 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
     if kind is None or not (is_numeric(kind) or kind == VOID):
         if isinstance(left.type, Decimal) or isinstance(right.type, Decimal):
             binder.unsupported(f"{left.type} {name} {right.type}", "Cast to DOUBLE or a smaller DECIMAL.", at)
-        if VOID in (left.type, right.type):
+        if VOID in (left.type, right.type) and name == "+" and {left.type, right.type} & {*TIMES}:
             advice = "Cast NULL to the type that it stands for."
             binder.unsupported(f"{left.type} {name} {right.type}", advice, at)
         binder.mismatch(

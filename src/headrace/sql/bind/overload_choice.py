@@ -68,8 +68,10 @@ def bind_overload(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
             advice=f"It takes {takes}.",
             span=binder.span(node.at),
         )
-    if VOID in kinds:
+    if VOID in kinds and name not in _NO_VOID:
         binder.unsupported(f"{node.name} of {given}", "Cast NULL to the type that it stands for.", node.at)
+    if name == "months_between" and kinds[2:] == [STRING]:
+        binder.unsupported(f"{node.name} of {given}", "Cast the STRING to BOOLEAN.", node.at)
     raise TypeMismatch(f"{node.name} does not take {given}", advice=f"It takes {takes}.", span=binder.span(node.at))
 
 
