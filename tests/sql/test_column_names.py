@@ -87,7 +87,8 @@ def different(session: Any, columns: Mapping[str, str], query: str, texts: Itera
         wanted = [*theirs[:others], theirs[others + i]] if together else columns_in_spark(session, columns, one)
         found = columns_here(columns, one)
         abbreviated = [name for name, kind in wanted if "abbreviated" in str(kind)]
-        if found != wanted and not (abbreviated and [name for name, _ in found] == [name for name, _ in wanted]):
+        same_names = not isinstance(found, str) and [name for name, _ in found] == [name for name, _ in wanted]
+        if found != wanted and not (abbreviated and same_names):
             problems.append(f"{one}\n  here     {_shown(found)}\n  in Spark {_shown(wanted)}")
     return problems
 

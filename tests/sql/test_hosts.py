@@ -337,6 +337,14 @@ def test_the_select_list_of_an_aggregate_is_split_from_its_groups(text: str) -> 
     assert (split.groups, split.select_having) == SPLITS[text]
 
 
+def test_columns_of_a_split_select_list_have_sparks_names() -> None:
+    """Also where only Spark has a function: `f` is unknown here."""
+    query = plan("SELECT e.k, upper(e.k), f(max(e.attrs.x)), year(max(e.day) + 1) FROM s e GROUP BY e.k", Checker())
+    assert query.choice.host == "epoch" and query.program.spark is not None
+    names = ("k", "upper(k)", "f(max(attrs[x]))", "year(date_add(max(day), 1))")
+    assert all(f" AS `{name}`" in query.program.spark.sql for name in names), query.program.spark.sql
+
+
 @pytest.mark.parametrize(
     "text",
     [
