@@ -20,6 +20,7 @@ from headrace.model.schema import (
     Map,
     Struct,
 )
+from headrace.sql.bind.scope import field_of
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.array_functions import zipped
 from headrace.sql.parse.syntax import Aliased, Apply, Constant, Dot, Name, Node, Subscript, TextRange
@@ -41,6 +42,15 @@ def bind_collection(binder: ExprBinder, name: str, args: list[Expr], node: Apply
     """The call of a function on collections. None if the overloads of `name` decide."""
     handler = _HANDLERS.get(name)
     return None if handler is None or node.operator else handler(binder, name, args, node)
+
+
+def bind_subscript(binder: ExprBinder, node: Subscript) -> Expr:
+    """`x[index]`. With a literal text it is the field of a struct, or of all structs in an array."""
+    subject = binder.bind(node.input)
+    holder = subject.type.element if isinstance(subject.type, Array) else subject.type
+    if isinstance(holder, Struct) and isinstance(node.index, Constant) and node.index.kind == "string":
+        return field_of(subject, node.index.text, binder.span(node.at), node.at)
+    return bind_element(binder, subject, binder.bind(node.index), node.at)
 
 
 def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) -> Expr:

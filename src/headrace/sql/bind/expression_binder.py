@@ -25,15 +25,13 @@ from headrace.model.schema import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
-    Array,
     DataType,
     Decimal,
-    Struct,
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
 from headrace.sql.bind.calendar_intervals import bind_calendar_sum
-from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_element
+from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_subscript
 from headrace.sql.bind.derived_calls import bind_derived
 from headrace.sql.bind.grouping_sets import bind_grouping
 from headrace.sql.bind.interval_calls import cast_interval, cast_to_interval
@@ -138,7 +136,7 @@ class ExprBinder:
         if isinstance(node, Dot):
             return field_of(self.bind(node.input), node.field, self.span(node.at), node.at)
         if isinstance(node, Subscript):
-            return self._subscript(node)
+            return bind_subscript(self, node)
         if isinstance(node, IntervalConstant):
             if node.months and node.micros:
                 self.unsupported(
@@ -323,15 +321,6 @@ class ExprBinder:
         branches = tuple(zip(conditions, values, strict=False))
         otherwise = values[-1] if node.otherwise is not None else None
         return CaseWhen(values[0].type, branches, otherwise, at=node.at)
-
-    def _subscript(self, node: Subscript) -> Expr:
-        subject = self.bind(node.input)
-        if isinstance(subject.type, Struct) and isinstance(node.index, Constant) and node.index.kind == "string":
-            return field_of(subject, node.index.text, self.span(node.at), node.at)
-        inner = subject.type.element if isinstance(subject.type, Array) else None
-        if isinstance(inner, Struct) and isinstance(node.index, Constant) and node.index.kind == "string":
-            return field_of(subject, node.index.text, self.span(node.at), node.at)
-        return bind_element(self, subject, self.bind(node.index), node.at)
 
     # --- functions ------------------------------------------------------------------------------
 
