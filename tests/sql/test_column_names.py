@@ -1,77 +1,153 @@
-"""Names and types of columns without an alias, compared with Spark's."""
+"""Names and types of columns without an alias, compared with Spark's: Spark plans them, and runs no job."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.errors import HeadraceError, UnknownType
 from headrace.model.definitions import StreamDef
 from headrace.model.program import Meaning
-from headrace.model.schema import Field, Schema, parse_type
-from headrace.sql import Select, parse_script, plan_pipeline
+from headrace.model.schema import DataType, Field, Schema, parse_type
+from headrace.sql import Select, parse_script, plan_on_shared_host
+from headrace.sql.functions import ALIASES
+from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES
 from headrace.state.catalog import Catalog
+from tests.sql.functions import aggregate_cases
+from tests.sql.functions.cases import scalar_cases
 
 COLUMNS = {
     "i": "INT", "l": "BIGINT", "s": "STRING", "d": "DOUBLE", "f": "FLOAT", "m": "DECIMAL(10,2)", "t": "TINYINT",
-    "dt": "DATE", "ts": "TIMESTAMP", "a": "ARRAY<INT>", "mp": "MAP<STRING, INT>", "st": "STRUCT<x: INT, y: STRING>",
-    "b": "BOOLEAN",
+    "dt": "DATE", "ts": "TIMESTAMP", "nt": "TIMESTAMP_NTZ", "a": "ARRAY<INT>", "mp": "MAP<STRING, INT>",
+    "st": "STRUCT<x: INT, y: STRING>", "b": "BOOLEAN", "x": "BINARY", "aas": "ARRAY<STRUCT<x: INT, y: STRING>>",
+    "deep": "STRUCT<p: STRUCT<q: INT, r: MAP<STRING, INT>>, z: ARRAY<STRUCT<w: STRING>>>",
+    "ms": "MAP<STRING, STRUCT<x: INT>>", "mi": "MAP<INT, STRING>", "am": "ARRAY<MAP<STRING, INT>>", "Big Name": "INT",
+    "sa": "ARRAY<STRING>", "k": "STRING",
 }  # fmt: skip
+PLAIN = "SELECT @ FROM v"
+ONE_BY_ONE = "one by one: "
+ZONE = "America/New_York"
+Columns = list[tuple[str, DataType]]
 
-TEXTS = (
-    "i + 1 * 2", "(i + 1) * 2", "-i", "- 5", "i = 1", "i == 1", "i != 1", "i <> 1", "NOT b", "b AND b OR b",
-    "i IS NULL", "i IS NOT NULL", "s LIKE 'a%'", "s NOT LIKE 'a%'", "s RLIKE 'a'", "s REGEXP 'a'", "s ILIKE 'a'",
-    "i IN (1, 2)", "i NOT IN (1, 2)", "i BETWEEN 1 AND 2", "i NOT BETWEEN 1 AND 2", "CAST(i AS STRING)",
-    "CAST(i + 1 AS STRING)", "TRY_CAST(s AS INT)", "i::string", "CASE WHEN i > 1 THEN 'a' ELSE 'b' END",
-    "CASE i WHEN 1 THEN 'a' END", "if(i > 1, 'a', 'b')", "'lit'", "1.5", "1.5D", "1e3", "1e10", "2.5e-7", "5L", "2S",
-    "DATE '2024-01-31'", "TIMESTAMP '2024-01-31 10:00:00'", "TIMESTAMP_NTZ '2024-01-31 10:00:00'",
-    "ts + INTERVAL 1 DAY", "ts + INTERVAL '1' HOUR", "ts - INTERVAL 90 MINUTES", "dt + INTERVAL 1 MONTH",
-    "dt - INTERVAL 1 YEAR", "ts + INTERVAL 1.5 SECONDS", "extract(year FROM ts)", "date_part('year', ts)",
-    "substring(s FROM 1 FOR 2)", "trim(s)", "trim(BOTH 'x' FROM s)", "trim(LEADING FROM s)", "position('b' IN s)",
-    "position('b', s)", "overlay(s PLACING 'a' FROM 1)", "a[0]", "mp['a']", "mp.a", "st.x", "element_at(a, 1)",
-    "CAST(i AS INTERVAL DAY) > INTERVAL 1 DAY", "from_unixtime(d)",
-    "transform(a, x -> x + 1)", "array(1, i)", "struct(i, s)", "named_struct('p', i)", "map('a', i)", "nvl(i, 2)",
-    "nvl2(i, 1, 2)", "ucase(s)", "len(s)", "pow(i, 2)", "power(i, 2)", "ceil(d)", "ceiling(d)", "mod(i, 2)", "i % 2",
-    "i DIV 2", "sign(d)", "dateadd(dt, 1)", "date_diff(dt, dt)", "date_format(ts, 'yyyy')", "string(i)", "boolean(i)",
-    "regexp_like(s, 'a')", "regexp(s, 'a')", "timestampdiff(SECOND, ts, ts)", "timestampadd(DAY, 1, ts)",
-    "split(s, ',')[0]", "round(d)", "round(d, 2)", "round(i)", "round(f)", "round(t)", "i & 1", "~i", "i <=> 1",
-    "i << 2", "i >> 1 + 1", "l >>> 2 & 1", "i << 1 << t",
-    "s || 'a' || s", "b IS TRUE", "b IS NOT TRUE", "nullif(i, d)", "nullif(m, 1)", "m + NULL", "NULL + m", "m / 3",
-    "m / i", "l * m", "m % 2", "m DIV 2", "CAST(m AS DECIMAL(38,18)) * CAST(m AS DECIMAL(38,18))",
-    "CAST(m AS DECIMAL(38,2)) + CAST(m AS DECIMAL(38,18))", "CASE WHEN b THEN m ELSE l END", "m + '1.5'", "i + NULL",
-    "sqrt(d)", "floor(d)", "atan2(d, d)", "pi()", "isnull(i)", "isnotnull(i)", "ltrim('x', s)", "replace(s, 'a')",
-    "unix_timestamp(ts)", "from_unixtime(l)", "months_between(ts, ts)", "regexp_replace(s, 'a', 'b')",
-    "regexp_extract(s, '(a)')", "mask(s)", "mask(s, 'Q')", "substring(s, 2)", "substr(s, 2)", "lpad(s, 5)",
-    "str_to_map(s)", "sort_array(a)", "s LIKE 'a/%' ESCAPE '/'", "s ILIKE 'a/%' ESCAPE '/'",
-    "ts + make_dt_interval(1)", "ts - make_ym_interval(1)", "string(i + 1)",
-    "ts + make_interval()", "ts - make_interval(0, 1, 0, i)", "make_interval(0, 1, 2, 3, 4, 5, 6.5) + ts",
-    "dt - try_make_interval(i)", "MAKE_INTERVAL(i) + dt", "(ts + make_interval(i)) + try_make_interval(l, 2.0)",
-    "string(INTERVAL '1 2' DAY TO HOUR)", "from_json(s, 'x INT')", "from_json(s, 'MAP<STRING, INT>')",
-    "s LIKE ANY ('a%', 'b%')", "s NOT LIKE ANY ('a%', 'b%')", "s LIKE ALL ('a%')", "s NOT LIKE ALL ('a%', 'b%')",
-    "s ILIKE SOME ('a%', 'B%')", "st['x']", "st['X']", "dt + 1", "dt - 1",
-    "timestampadd(day, 1, ts)", "try_make_timestamp(2024, 1, 1, 1, 1, 1, 'UTC')", "hash(X'0a0b')", "array_sort(a)",
-    "s LIKE ALL ('a%', NULL)", "from_json(s, 'a INT, b STRING').b", "named_struct('p', i).p", "(st).x",
-    "aggregate(a, 0, (p, q) -> p + q)", "to_char(ts, 'yyyy')", "to_char(CAST(s AS BINARY), 'hex')",
-    "to_varchar(CAST(s AS BINARY), 'base64')", "to_char(CAST(s AS BINARY), 'utf-8')", "to_varchar(ts, 'yyyy')",
-    "coalesce(assert_true(b), 1)", "coalesce(raise_error(s), 1)",
-    "count(*)", "count(1)", "sum(i + 1)", "count(DISTINCT i)", "count(i) FILTER (WHERE i > 1)", "avg(m)",
-    "percentile(i, 0.5)", "percentile_cont(0.5) WITHIN GROUP (ORDER BY i)", "first(i, true)", "mean(i)", "std(i)",
-)  # fmt: skip
+
+def expressions() -> dict[str, list[str]]:
+    """The expressions of column_names.txt by the query around them, where they stand for @."""
+    found: dict[str, list[str]] = {}
+    for line in (Path(__file__).parent / "column_names.txt").read_text("utf-8").splitlines():
+        if line.startswith("== "):
+            some = found.setdefault(line.removeprefix("== "), [])
+        else:
+            some.append(line)
+    return found
+
+
+def columns_here(columns: Mapping[str, str], query: str) -> Columns | str:
+    """The columns that our planner gives a query, or why it refuses it."""
+    fields = tuple(Field(name, parse_type(kind)) for name, kind in columns.items())
+    time = list(columns.values()).index("TIMESTAMP") if "TIMESTAMP" in columns.values() else None
+    names = Catalog().with_stream(StreamDef("v", Schema(fields), time, 0, "generator", "json", {}))
+    try:
+        (statement,) = parse_script(query)
+        assert isinstance(statement, Select)
+        output = plan_on_shared_host(statement, names, Meaning(time_zone=ZONE)).program.output
+    except HeadraceError as problem:
+        return str(problem).split("\n")[0]
+    return [(field.name, field.type) for field in output.fields]
+
+
+def columns_in_spark(session: Any, columns: Mapping[str, str], query: str) -> Columns:
+    """The columns that Spark gives a query."""
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    session.createDataFrame([], ddl).createOrReplaceTempView("v")
+    return [(field.name, _kind(field.dataType.simpleString())) for field in session.sql(query).schema.fields]
+
+
+def _kind(text: str) -> DataType:
+    """A type of Spark. One that Spark abbreviates is of no use."""
+    try:
+        return parse_type(text)
+    except UnknownType:
+        return parse_type("STRUCT<abbreviated: INT>")
+
+
+def different(session: Any, columns: Mapping[str, str], query: str, texts: Iterable[str]) -> list[str]:
+    """How the columns of each expression differ from Spark's, which plans all expressions in one query."""
+    texts, together = list(dict.fromkeys(texts)), not query.startswith(ONE_BY_ONE)
+    query = query.removeprefix(ONE_BY_ONE)
+    theirs = columns_in_spark(session, columns, query.replace("@", ", ".join(texts))) if together else []
+    others = len(theirs) - len(texts)  # items before the expressions
+    problems = []
+    for i, text in enumerate(texts):
+        one = query.replace("@", text)
+        wanted = [*theirs[:others], theirs[others + i]] if together else columns_in_spark(session, columns, one)
+        found = columns_here(columns, one)
+        abbreviated = [name for name, kind in wanted if "abbreviated" in str(kind)]
+        same_names = not isinstance(found, str) and [name for name, _ in found] == [name for name, _ in wanted]
+        if found != wanted and not (abbreviated and same_names):
+            problems.append(f"{one}\n  here     {_shown(found)}\n  in Spark {_shown(wanted)}")
+    return problems
+
+
+def _shown(columns: Columns | str) -> str:
+    return columns if isinstance(columns, str) else ", ".join(f"{name!r} {kind}" for name, kind in columns)
+
+
+@pytest.fixture
+def session(spark_of_the_run: Any) -> Any:
+    session = spark_of_the_run.newSession()
+    session.conf.set("spark.sql.session.timeZone", ZONE)
+    return session
 
 
 @pytest.mark.spark
-def test_a_column_without_an_alias_has_sparks_name_and_type(spark_of_the_run: Any) -> None:
-    fields = tuple(Field(name, parse_type(kind)) for name, kind in COLUMNS.items())
-    names = Catalog().with_stream(StreamDef("v", Schema(fields), 8, 0, "generator", "json", {}))
-    session = spark_of_the_run.newSession()
-    session.createDataFrame([], ", ".join(f"{n} {k}" for n, k in COLUMNS.items())).createOrReplaceTempView("v")
-    different = []
-    for text in TEXTS:
-        (field,) = session.sql(f"SELECT {text} FROM v").schema.fields
-        (statement,) = parse_script(f"SELECT {text} FROM v")
-        assert isinstance(statement, Select)
-        (ours,) = plan_pipeline(statement, names, Meaning()).program.output.fields
-        theirs = (field.name, parse_type(field.dataType.simpleString()))
-        if (ours.name, ours.type) != theirs:
-            different.append(f"{text}: {ours.name!r} {ours.type} here, {theirs[0]!r} {theirs[1]} in Spark")
-    assert not different, "\n".join(different)
+def test_a_column_without_an_alias_has_sparks_name_and_type(session: Any) -> None:
+    problems = [line for query, texts in expressions().items() for line in different(session, COLUMNS, query, texts)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.spark
+def test_calls_of_all_functions_have_sparks_names_and_types(session: Any) -> None:
+    problems = [
+        line
+        for kinds, texts in calls_by_kinds().items()
+        for line in different(session, dict(zip("abcdef", kinds, strict=False)), PLAIN, texts)
+    ]
+    assert not problems, "\n".join(problems)
+
+
+def calls_by_kinds() -> dict[tuple[str, ...], list[str]]:
+    """A call of each entry of the list and of each alias, by the types of its columns."""
+    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    known: set[str] = set()
+    for case in scalar_cases():
+        kinds = tuple(kind.removeprefix("SMALL ") for kind in case.kinds)
+        aliases = [alias for alias, name in ALIASES.items() if case.text.startswith(f"{name}(")]
+        columns = dict(zip("abcdef", kinds, strict=False))
+        for key, text in ((case.key, case.text), *((f"{case.key} {a}", _renamed(case.text, a)) for a in aliases)):
+            if key not in known and not isinstance(columns_here(columns, PLAIN.replace("@", text)), str):
+                known.add(key)
+                found[kinds].append(text)
+    return found
+
+
+def _renamed(text: str, name: str) -> str:
+    return re.sub(r"^\w+", name, text)
+
+
+@pytest.mark.spark
+def test_aggregates_have_sparks_names_and_types(session: Any) -> None:
+    by_kind: dict[str, list[str]] = defaultdict(list)
+    for case in aggregate_cases.cases():
+        names = [alias for alias, name in AGGREGATE_ALIASES.items() if case.text.startswith(f"{name}(")]
+        by_kind[case.kind] += [case.text, *(_renamed(case.text, name) for name in names)]
+    problems = [
+        line
+        for kind, texts in by_kind.items()
+        for line in different(session, {"g": "INT", "t": "TIMESTAMP", "a": kind, "b": "INT"}, PLAIN, texts)
+    ]
+    assert not problems, "\n".join(problems)

@@ -13,6 +13,8 @@ from headrace.model.definitions import PipelineDef
 from headrace.model.program import Meaning, OutputMode, SessionVariable
 from headrace.model.schema import BIGINT, STRING, Field, Schema, View
 from headrace.sql import CreatePipeline, Planned, Select, explain, parse_script, plan_pipeline
+from headrace.sql.bind.column_names import ColumnNames
+from headrace.sql.bind.meanings import Meanings
 from headrace.sql.functions import spark_functions
 from headrace.sql.hosts.clock_calls import clock_calls, clock_edits
 from headrace.sql.hosts.query_tokens import blocker_in, may_need, names_read
@@ -27,6 +29,7 @@ from tests.sql.support import golden_files, names
 
 OUTPUT = Schema((Field("a", BIGINT), Field("b", STRING)))
 S = names().streams["s"].schema
+AS_WRITTEN = ColumnNames(Meanings(), "UTC")
 
 
 @dataclass
@@ -329,9 +332,17 @@ def test_options_of_feeds_need_the_dedicated_host() -> None:
 def test_the_select_list_of_an_aggregate_is_split_from_its_groups(text: str) -> None:
     (statement,) = parse_script(text)
     assert isinstance(statement, Select) and not isinstance(statement.query, ForeignQuery)
-    split = split_select(statement.query, text, tokenize(text))
+    split = split_select(statement.query, text, tokenize(text), AS_WRITTEN)
     assert split is not None
     assert (split.groups, split.select_having) == SPLITS[text]
+
+
+def test_columns_of_a_split_select_list_have_sparks_names() -> None:
+    """Also where only Spark has a function: `f` is unknown here."""
+    query = plan("SELECT e.k, upper(e.k), f(max(e.attrs.x)), year(max(e.day) + 1) FROM s e GROUP BY e.k", Checker())
+    assert query.choice.host == "epoch" and query.program.spark is not None
+    names = ("k", "upper(k)", "f(max(attrs[x]))", "year(date_add(max(day), 1))")
+    assert all(f" AS `{name}`" in query.program.spark.sql for name in names), query.program.spark.sql
 
 
 @pytest.mark.parametrize(
@@ -346,7 +357,7 @@ def test_groups_that_would_be_others_are_not_split(text: str) -> None:
     """Grouping sets, and an alias that is also a column: Spark groups by the column."""
     (statement,) = parse_script(text)
     assert isinstance(statement, Select) and not isinstance(statement.query, ForeignQuery)
-    assert split_select(statement.query, text, tokenize(text), {"id", "k"}) is None
+    assert split_select(statement.query, text, tokenize(text), AS_WRITTEN, columns={"id", "k"}) is None
 
 
 def test_clock_calls_are_found_where_spark_sees_them() -> None:

@@ -13,7 +13,7 @@ from tests.sql.support import plan
     [
         ("SELECT to_json(struct(*)) FROM plain", "SELECT to_json(struct(a, b, c)) FROM plain"),
         ("SELECT hash(1, p.*) FROM plain p", "SELECT hash(1, p.a, p.b, p.c) FROM plain p"),
-        ("SELECT struct(pos.*, id) FROM s", "SELECT struct(pos.lat, pos.lon, id) FROM s"),
+        ("SELECT struct(pos.*, id) AS r FROM s", "SELECT struct(pos.lat, pos.lon, id) AS r FROM s"),
         ("SELECT s.pos.* FROM s", "SELECT pos.lat, pos.lon FROM s"),
         ("SELECT xxhash64(* EXCEPT (b)) FROM plain", "SELECT xxhash64(a, c) FROM plain"),
         ("SELECT count(DISTINCT *) FROM plain", "SELECT count(DISTINCT a, b, c) FROM plain"),

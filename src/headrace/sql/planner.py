@@ -173,6 +173,7 @@ def _plan_on_epoch_host(
         spark=spark,
         plan_rings=lambda query: plan_on_shared_host(query, names, meaning),
         because=because,
+        meaning=meaning,
     ).plan()
     program, rings, options = plan.program, plan.rings, PipelineOptions()
     if isinstance(statement, CreatePipeline):

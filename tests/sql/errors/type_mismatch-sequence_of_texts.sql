@@ -1,3 +1,3 @@
 -- error: TYPE_MISMATCH
 -- at: 1:8
-SELECT sequence(k, 3) FROM s
+SELECT sequence(k, k) FROM s

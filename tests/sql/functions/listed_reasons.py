@@ -43,6 +43,8 @@ class ListedReasons:
         if _KEEPS_ZEROS.search(text):
             rest -= {i for i in rest if same("", *(without_sign(side.values[i]) for side in (ours, theirs)))}
         rest -= self._computed_nulls(text, rest, ours, theirs)
+        if any(set(self._values(part)) == {FAILED} for part in constant_parts(text)):
+            return True  # Spark fails while it plans, and evaluates it in no row then
         return not rest or rest <= self._null_index(text)
 
     def _computed_nulls(self, text: str, rows: set[int], ours: Outcome, theirs: Outcome) -> set[int]:

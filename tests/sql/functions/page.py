@@ -81,14 +81,16 @@ Known limits:
   quotient may not fit BIGINT.
 - An expression fails on the rows on which Spark's fails: Spark evaluates operands one by one, and no more after one
   that decides the result, and its optimizer drops operands beside a `NULL` that is written. Random expressions
-  (`make fuzz-expressions`) are compared in this, too. Three differences are known. Spark evaluates the first operand
+  (`make fuzz-expressions`) are compared in this, too. These differences are known. Spark evaluates the first operand
   of `nullif`, `nullifzero`, `regexp_substr` and `BETWEEN` before all others of a row, and fails also where nothing
   needs its value. Spark believes that an element of an array without NULLs is never NULL. It is where the index is
   NULL: `a[NULL]` is NULL here, while in Spark it may fail or count as any value (`ascii(array('a')[i])` is 0).
   `try_add` and `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL.
-  So are `try_to_binary` and `hmac`. And Spark's optimizer also drops operands beside a
-  constant that is computed, as in `(1 / b) + nullif(1, 1)` and `1 / b > 0 AND 1 = 2`. Here only a written `NULL`,
-  `TRUE` or `FALSE` does that; beside others they are evaluated, and may fail.
+  So are `try_to_binary` and `hmac`. And Spark computes constants
+  while it plans, and then drops operands beside them as if they were written: where b is 0, `(1 / b) + if(1 = 2, 1,
+  NULL)` is NULL, and `1 / b > 0 AND 1 = 2` is false. Here operands are dropped beside a written `NULL`, `TRUE` or
+  `FALSE`, beside `nullif` of two equal literals, as in `isnotnull(try_subtract(a, nullif(5, 5)) / b)`, and beside a
+  value that is never NULL and compared with itself. Beside other constants they may be evaluated, and fail.
 - A constant index of an array that always fails is refused, as in `a[2147483647 + 1]`. Spark evaluates it while it
   plans, unless it may be NULL for Spark, and fails even where no row has an array.
 - Sums and products of whole numbers have their constants last, as one number, like in Spark: `i + 1 + -1` cannot

@@ -58,6 +58,11 @@ TEXTS = (
     "CAST(CAST(t - u AS INTERVAL SECOND) AS STRING)", "t - u > CAST(1 AS INTERVAL DAY)",
     "CAST(INTERVAL '1-5' YEAR TO MONTH AS INT) + i",
     "CAST(CAST(INTERVAL '1-5' YEAR TO MONTH AS INTERVAL YEAR) AS STRING)", "CAST(CAST(l AS INTERVAL YEAR) AS STRING)",
+    "i + y", "1 + y", "CAST(i AS TINYINT) + y", "CAST(t - '2024-03-01' AS STRING)", "CAST('2024-03-01' - t AS STRING)",
+    "CAST(y - '2024-03-01' AS STRING)", "CAST('2024-03-01' - y AS STRING)", "t - s > INTERVAL 1 DAY",
+    "decode(s, 'UTF-8')", "decode(w, 'UTF-16BE')", "y + INTERVAL 24 HOURS", "y - INTERVAL '1 00' DAY TO HOUR",
+    "INTERVAL 24 HOURS + y", "y + INTERVAL 1 DAY", "struct(m['x'])", "array(r)['g']", "array(r, r)['h'].k",
+    "s IS NOT DISTINCT FROM w",
 )  # fmt: skip
 # Spark refuses these.
 REFUSED = (
@@ -66,6 +71,7 @@ REFUSED = (
     "unix_timestamp(i)", "md5(i)", "unix_date(i)", "unix_seconds(i)", "concat_ws('-', c, r)", "concat_ws('-', m)",
     "upper(n)", "sqrt(b)", "chr(b)", "from_unixtime(t)", "CAST(d AS INTERVAL DAY)", "NOT i", "sqrt(x)", "i AND b",
     "CAST(t - u AS DOUBLE)", "convert_timezone('UTC', i)", "~d", "bit_count(d)",
+    "y + l", "y - 1L", "l + y", "sequence(s, s)", "s + NULL", "NULL * t", "bitmap_count(NULL)",
 )  # fmt: skip
 # Spark takes these: they go to another host.
 ONLY_SPARK = (
@@ -74,6 +80,8 @@ ONLY_SPARK = (
     "make_timestamp(y)", "concat_ws('-')", "format_string('a')", "CAST('1' AS INTERVAL DAY)",
     "CAST(t - u AS DECIMAL(20, 6))", "size(NULL)", "from_json(s, '{\"type\":\"struct\",\"fields\":[]}')",
     "schema_of_json('[{\"col\":01}]', map('allowNumericLeadingZeros', 'true'))", "NOT w", "array_max(NULL)",
+    "sequence(i, w)", "sequence(1, NULL)", "y + NULL", "n[NULL]", "array_join(NULL, ',')", "s + INTERVAL 1 DAY",
+    "t - NULL > INTERVAL 1 DAY", "arrays_zip(n, NULL)", "months_between(t, u, s)",
 )  # fmt: skip
 
 

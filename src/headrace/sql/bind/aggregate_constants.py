@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.errors import WrongArguments
 from headrace.model.schema import STRING
-from headrace.sql.bind.column_names import pretty
 from headrace.sql.parse.syntax import Apply, Node
 from headrace.sql.plan.expr import Literal
 from headrace.sql.plan.types import INTEGRAL, VOID, is_numeric
@@ -110,7 +109,7 @@ def _listagg(literals: _Literals, node: Apply) -> SplitCall:
     key, descending = literals.one_key()
     suffix = " desc" if descending else " asc"
     if node.distinct:
-        if args and pretty(key) != pretty(args[0]):
+        if args and literals.binder.bind(key) != literals.binder.bind(args[0]):
             advice = "Order by the same expression, or leave out DISTINCT."
             raise WrongArguments("listagg(DISTINCT x) can only be ordered by x", advice=advice, span=literals.span)
         return SplitCall("listagg" + suffix, args, (separator,), ordered=True, wanted=1)

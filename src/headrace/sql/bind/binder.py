@@ -3,11 +3,21 @@ and the rules in `rules/` rewrite the plan afterwards."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from headrace.base.unknown import unknown
-from headrace.errors import DuplicateName, TypeMismatch, UnknownStream, UnsupportedOnShared, WrongArguments
+from headrace.errors import (
+    DuplicateName,
+    HeadraceError,
+    TypeMismatch,
+    UnknownStream,
+    UnsupportedOnShared,
+    WrongArguments,
+)
 from headrace.model.schema import DataType
-from headrace.sql.bind.column_names import column_name
+from headrace.sql.bind.column_names import ColumnNames
 from headrace.sql.bind.expression_binder import ExprBinder
+from headrace.sql.bind.meanings import Meanings
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.select_binder import SelectBinder
 from headrace.sql.bind.windows import WindowReader
@@ -17,11 +27,12 @@ from headrace.sql.parse.syntax import (
     ParsedQuery,
     Relation,
     SelectQuery,
-    Star,
     Table,
+    TextRange,
     UnionQuery,
     Windowed,
     WithQuery,
+    parts_of,
 )
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import ColumnRef
@@ -39,12 +50,31 @@ def bind_query(query: ParsedQuery, names: Names, ctx: PlanContext) -> Plan:
     return plan
 
 
+def names_in(query: ParsedQuery, names: Names, ctx: PlanContext) -> ColumnNames:
+    """The names of the select items of a query of which this host can bind only parts."""
+    binder, ctes, meanings = _Binder(names, ctx), dict[str, Plan](), Meanings()
+    with suppress(HeadraceError):
+        while isinstance(query, WithQuery):
+            for name, body in query.ctes:
+                ctes[name.lower()] = binder.query(body, ctes)
+            query = query.body
+        if isinstance(query, SelectQuery):
+            _, scope = binder.relation(query.relation, ctes)
+            exprs = ExprBinder(scope, ctx, lambda node: None)
+            exprs.aggregates, meanings = True, exprs.meanings
+            for part in (part for item in query.items for part in parts_of(item.value)):
+                with suppress(HeadraceError):
+                    exprs.bind(part)
+    return ColumnNames(meanings, ctx.meaning.time_zone)
+
+
 class _Binder:
     """Binds one query. `ctes` has the plan of each name that WITH declares."""
 
     def __init__(self, names: Names, ctx: PlanContext) -> None:
         self.names, self.ctx, self.span = names, ctx, ctx.span
         self.windows = WindowReader(ctx)
+        self.places: dict[str, TextRange] = {}
 
     def check_outputs(self, plan: Plan, query: ParsedQuery) -> None:
         """Requires distinct output names, and output types that sinks can store."""
@@ -73,10 +103,7 @@ class _Binder:
         while isinstance(query, WithQuery):
             query = query.body
         if isinstance(query, SelectQuery):
-            for item in reversed(query.items):
-                if not isinstance(item.value, Star) and (item.alias or column_name(item.value)).lower() == name.lower():
-                    return item.at
-            return query.items[-1].at
+            return self.places.get(name.lower(), query.items[-1].at)
         return query.at
 
     def query(self, query: ParsedQuery, ctes: Ctes) -> Plan:
@@ -90,7 +117,10 @@ class _Binder:
         if isinstance(query, UnionQuery):
             return self.union(query, ctes)
         plan, scope = self.relation(query.relation, ctes)
-        return SelectBinder(query, plan, scope, self.ctx).bind()
+        binder = SelectBinder(query, plan, scope, self.ctx)
+        bound = binder.bind()
+        self.places = binder.places  # the outermost SELECT is the last
+        return bound
 
     def union(self, query: UnionQuery, ctes: Ctes) -> Plan:
         parts = [self.query(part, ctes) for part in query.inputs]

@@ -20,9 +20,10 @@ from headrace.model.schema import (
     Map,
     Struct,
 )
+from headrace.sql.bind.scope import field_of
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.array_functions import zipped
-from headrace.sql.parse.syntax import Aliased, Apply, Dot, Name, Node, TextRange
+from headrace.sql.parse.syntax import Aliased, Apply, Constant, Dot, Name, Node, Subscript, TextRange
 from headrace.sql.plan.expr import Call, Expr, Literal
 from headrace.sql.plan.types import INTEGRAL, VOID, differing_decimals, tightest, wider
 
@@ -43,12 +44,23 @@ def bind_collection(binder: ExprBinder, name: str, args: list[Expr], node: Apply
     return None if handler is None or node.operator else handler(binder, name, args, node)
 
 
+def bind_subscript(binder: ExprBinder, node: Subscript) -> Expr:
+    """`x[index]`. With a literal text it is the field of a struct, or of all structs in an array."""
+    subject = binder.bind(node.input)
+    holder = subject.type.element if isinstance(subject.type, Array) else subject.type
+    if isinstance(holder, Struct) and isinstance(node.index, Constant) and node.index.kind == "string":
+        return field_of(subject, node.index.text, binder.span(node.at), node.at)
+    return bind_element(binder, subject, binder.bind(node.index), node.at)
+
+
 def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) -> Expr:
     """`array[index]` and `map[key]`."""
     if isinstance(subject.type, Array) and index.type in INTEGRAL:
         return binder.call(ELEMENT, (subject, index if index.type == BIGINT else binder.coerce(index, INT)), at)
     if isinstance(subject.type, Map):
         return _keyed(binder=binder, name=ELEMENT, subject=subject, key=index, at=at)
+    if VOID in (subject.type, index.type):
+        binder.unsupported(f"{subject.type}[{index.type}]", "Cast NULL to the type that it stands for.", at)
     binder.mismatch(f"{subject.type} cannot be indexed by {index.type}", _INDEXES, at)
 
 
@@ -99,6 +111,8 @@ def _map(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr |
 
 
 def _element_type(binder: ExprBinder, array: Expr, what: str) -> DataType:
+    if array.type == VOID:
+        binder.unsupported(f"{what} of NULL without a type", "Cast it to the type of the array.", array.at)
     if not isinstance(array.type, Array):
         binder.mismatch(f"{what} needs an ARRAY, this is {array.type}", "Pass an array.", array.at)
     return array.type.element
@@ -190,6 +204,8 @@ def _sequence(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> E
     if all(a.type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) for a in args[:2]):
         return binder.call(name, (*binder.common(args[:2], name, node.at), *args[2:]), node.at)
     shown = ", ".join(str(a.type) for a in args)
+    if any(a.type in INTEGRAL for a in args) and all(a.type in (*INTEGRAL, STRING, VOID) for a in args):
+        binder.unsupported(f"sequence of {shown}", "Cast the arguments to BIGINT.", node.at)
     binder.mismatch(
         f"sequence cannot take {shown}", "It takes whole numbers, or two times and an interval literal.", node.at
     )
@@ -224,6 +240,10 @@ def _name_of(node: Node) -> str | None:
         return node.alias
     if isinstance(node, Name):
         return node.parts[-1]
+    if isinstance(node, Subscript) and isinstance(node.index, Constant) and node.index.kind == "string":
+        return node.index.text
+    if isinstance(node, Apply) and node.written == "bare":  # current_date
+        return node.name
     return node.field if isinstance(node, Dot) else None
 
 

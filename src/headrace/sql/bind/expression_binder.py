@@ -27,16 +27,16 @@ from headrace.model.schema import (
     TIMESTAMP_NTZ,
     DataType,
     Decimal,
-    Struct,
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
 from headrace.sql.bind.calendar_intervals import bind_calendar_sum
-from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_element
+from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_subscript
 from headrace.sql.bind.derived_calls import bind_derived
 from headrace.sql.bind.grouping_sets import bind_grouping
 from headrace.sql.bind.interval_calls import cast_interval, cast_to_interval
 from headrace.sql.bind.lambda_calls import LAMBDA_FUNCTIONS, bind_lambda_call
+from headrace.sql.bind.meanings import Meanings
 from headrace.sql.bind.operator_calls import bind_operator
 from headrace.sql.bind.overload_choice import bind_overload, refuse_unknown
 from headrace.sql.bind.rankings import bind_ranking
@@ -99,9 +99,15 @@ class ExprBinder:
         self.lambda_depth = 0
         self.grouping_sets = False
         self.earlier: dict[str, Expr | None] = {}  # select items by alias; None if two have it
+        self.meanings = Meanings()
 
     def bind(self, node: Node) -> Expr:
         """The typed expression of `node`."""
+        expr = self._bind(node)
+        self.meanings.add(node, expr)
+        return expr
+
+    def _bind(self, node: Node) -> Expr:
         if isinstance(node, Name):
             span = self.span(node.at)
             variable = self.variables.get(node.parts[0].lower())
@@ -125,10 +131,12 @@ class ExprBinder:
             return self.cast(self.bind(node.input), node.type, node.at, node.attempt)
         if isinstance(node, IntervalCast):
             return cast_to_interval(self, self.bind(node.input), unit=node.unit, at=node.at, attempt=node.attempt)
+        if isinstance(node, Aliased) and node.of_star:
+            return self.bind(node.value)
         if isinstance(node, Dot):
             return field_of(self.bind(node.input), node.field, self.span(node.at), node.at)
         if isinstance(node, Subscript):
-            return self._subscript(node)
+            return bind_subscript(self, node)
         if isinstance(node, IntervalConstant):
             if node.months and node.micros:
                 self.unsupported(
@@ -162,6 +170,7 @@ class ExprBinder:
                 "Repeat the expression, or compute it in a subquery.",
                 node.at,
             )
+        self.meanings.add_alias(node)
         return self.scope.fields(found, node.parts[1:], span, node.at)
 
     def predicate(self, node: Node, clause: str) -> Expr:
@@ -313,12 +322,6 @@ class ExprBinder:
         otherwise = values[-1] if node.otherwise is not None else None
         return CaseWhen(values[0].type, branches, otherwise, at=node.at)
 
-    def _subscript(self, node: Subscript) -> Expr:
-        subject = self.bind(node.input)
-        if isinstance(subject.type, Struct) and isinstance(node.index, Constant) and node.index.kind == "string":
-            return field_of(subject, node.index.text, self.span(node.at), node.at)
-        return bind_element(self, subject, self.bind(node.index), node.at)
-
     # --- functions ------------------------------------------------------------------------------
 
     def _apply(self, node: Apply) -> Expr:
@@ -383,7 +386,7 @@ class ExprBinder:
 
     def _unaliased(self, node: Node, function: str) -> Node:
         """An argument without its alias, which only `struct` takes."""
-        if isinstance(node, Aliased) and function != "struct":
+        if isinstance(node, Aliased) and function != "struct" and not node.of_star:
             self.mismatch(f"{function} does not take AS", "Remove the alias.", node.at)
         return node.value if isinstance(node, Aliased) else node
 

@@ -6,8 +6,8 @@ import decimal
 from typing import TYPE_CHECKING
 
 from headrace.model.schema import BIGINT, DATE, DOUBLE, FLOAT, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Decimal
-from headrace.sql.bind.interval_calls import bind_interval_arithmetic
-from headrace.sql.bind.time_differences import TIMES, bind_comparison, bind_difference
+from headrace.sql.bind.interval_calls import bind_interval_arithmetic, unit_of
+from headrace.sql.bind.time_differences import TIMES, bind_comparison, bind_difference, bind_difference_of_text
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr, Literal, walk
 from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, VOID, as_decimal, is_numeric, wider
@@ -29,10 +29,16 @@ def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
         if computed is not None:
             return computed
         return _with_interval(binder=binder, name=name, left=left, right=right, at=at)
+    if name == "+" and right.type == DATE and left.type in INTEGRAL:
+        left, right = right, left
     if name in ("+", "-") and left.type == DATE and right.type in INTEGRAL:
+        if right.type == BIGINT:
+            binder.mismatch("the days are INT, this is BIGINT", "Cast them, as in CAST(days AS INT).", right.at)
         return binder.call(name, (left, binder.coerce(right, INT)), at)
     if name == "-" and left.type in TIMES and right.type in TIMES:
         return bind_difference(binder, left, right, at)
+    if name == "-" and {left.type, right.type} <= {*TIMES, STRING, VOID} and {left.type, right.type} & {*TIMES}:
+        return bind_difference_of_text(binder, left, right, at)
     if name in ARITHMETIC:
         return _arithmetic(binder=binder, name=name, left=left, right=right, at=at)
     left, right = binder.common([left, right], f"'{name}'", at)
@@ -44,6 +50,9 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
     if kind is None or not (is_numeric(kind) or kind == VOID):
         if isinstance(left.type, Decimal) or isinstance(right.type, Decimal):
             binder.unsupported(f"{left.type} {name} {right.type}", "Cast to DOUBLE or a smaller DECIMAL.", at)
+        if VOID in (left.type, right.type) and name == "+" and {left.type, right.type} & {*TIMES}:
+            advice = "Cast NULL to the type that it stands for."
+            binder.unsupported(f"{left.type} {name} {right.type}", advice, at)
         binder.mismatch(
             f"'{name}' needs numbers, not {left.type} and {right.type}",
             "Cast both to a number, as in CAST(... AS DOUBLE).",
@@ -82,11 +91,13 @@ def _with_interval(binder: ExprBinder, name: str, left: Expr, right: Expr, at: T
     if name not in ("+", "-") or not isinstance(right, Literal):
         binder.mismatch(f"'{name}' does not take an interval here", "Write time + INTERVAL ...", at)
     if left.type == DATE and right.type == INTERVAL_MICROS:
-        if right.value % _DAY:
+        if right.value % _DAY or unit_of(right) not in ("DAY", ""):  # also 24 hours make a TIMESTAMP in Spark
             left = binder.coerce(left, TIMESTAMP)
         else:
             days = Literal(INT, right.value // _DAY, at=right.at)
             return binder.call(name, (left, days), at)
+    if left.type in (STRING, VOID):
+        binder.unsupported(f"an interval added to {left.type}", "Cast it to TIMESTAMP or DATE first.", at)
     if left.type not in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
         binder.mismatch(f"an interval cannot be added to {left.type}", "Cast it to TIMESTAMP or DATE first.", at)
     amount = -right.value if name == "-" else right.value

@@ -100,6 +100,8 @@ def _nullif(binder: ExprBinder, value: Expr, other: Expr, at: TextRange) -> Expr
     left, right = binder.common([value, other], "NULLIF", at)
     if isinstance(value, Literal) and value.value is None:  # Spark's optimizer evaluates nothing then
         return value
+    if isinstance(value, Literal) and value == other:  # and makes it a NULL as if it were written
+        return Literal(value.type, None, at=at)
     if left.type == value.type:
         return binder.call("nullif", (left, right), at)
     null = Literal(value.type, None, at=at)

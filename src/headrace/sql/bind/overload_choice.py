@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headrace.base.unknown import similar, unknown
 from headrace.errors import TypeMismatch, UnknownFunction, WrongArguments
-from headrace.model.schema import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, parse_type
+from headrace.model.schema import BINARY, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, parse_type
 from headrace.sql.bind.derived_calls import DERIVED
 from headrace.sql.bind.spark_only_calls import refuse_spark_only_call
 from headrace.sql.functions import ALIASES, FUNCTIONS, find, spark_functions
@@ -70,6 +70,10 @@ def bind_overload(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
             advice=f"It takes {takes}.",
             span=binder.span(node.at),
         )
+    if VOID in kinds and name not in _NO_VOID:
+        binder.unsupported(f"{node.name} of {given}", "Cast NULL to the type that it stands for.", node.at)
+    if name == "months_between" and kinds[2:] == [STRING]:
+        binder.unsupported(f"{node.name} of {given}", "Cast the STRING to BOOLEAN.", node.at)
     raise TypeMismatch(f"{node.name} does not take {given}", advice=f"It takes {takes}.", span=binder.span(node.at))
 
 
@@ -108,6 +112,9 @@ def _fit(binder: ExprBinder, overload: Overload, args: list[Expr]) -> tuple[Expr
             continue
         if wanted in ("ANY", "DECIMAL", "ARRAY", "MAP", "STRUCT") or wanted.startswith("INTERVAL"):
             return None
+        if overload.name == "decode" and arg.type == STRING and wanted == "BINARY":
+            fitted.append(binder.coerce(arg, BINARY))
+            continue
         if position in overload.exact and arg.type != VOID:
             return None
         target = parse_type(wanted)

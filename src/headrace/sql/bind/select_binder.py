@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.errors import MisplacedAggregate, TypeMismatch, UnsupportedOnShared
-from headrace.sql.bind.column_names import column_name, typed_name
+from headrace.sql.bind.column_names import ColumnNames
 from headrace.sql.bind.expression_binder import GENERATORS, ExprBinder
 from headrace.sql.bind.generator_calls import bind_generator, refuse_several
 from headrace.sql.bind.grouping_sets import SET_NUMBER, AboveSets, keys_of_sets, with_set_numbers
@@ -15,7 +15,7 @@ from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.star_arguments import has_star, with_star_arguments
 from headrace.sql.bind.struct_star import struct_fields
 from headrace.sql.bind.windows import WindowReader
-from headrace.sql.parse.syntax import Apply, Constant, Item, Name, Node, SelectQuery, Star, parts_of
+from headrace.sql.parse.syntax import Apply, Constant, Item, Name, Node, SelectQuery, Star, TextRange, parts_of
 from headrace.sql.plan.context import PlanContext
 from headrace.sql.plan.expr import AggCall, ColumnRef, Expr, RankCall, walk
 from headrace.sql.plan.logical import Aggregate, AssignWindow, Filter, Named, Plan, Project
@@ -32,9 +32,13 @@ class SelectBinder:
             self.plan = bind_generator(self._binder(), view.call, plan=self.plan, names=view.columns, outer=view.outer)
             self.scope = self.scope.extended(self.plan.schema, view.alias)
         self.exprs = self._binder()
+        self.places: dict[str, TextRange] = {}  # of select items that are no stars, by name in small letters
 
     def _binder(self) -> ExprBinder:
         return ExprBinder(self.scope, self.ctx, self._window_of)
+
+    def _names(self) -> ColumnNames:
+        return ColumnNames(self.exprs.meanings, self.ctx.meaning.time_zone)
 
     def bind(self) -> Plan:
         """The plan of the whole SELECT."""
@@ -83,7 +87,9 @@ class SelectBinder:
         if item.alias is not None:
             alias = item.alias.lower()
             self.exprs.earlier[alias] = None if alias in self.exprs.earlier else expr
-        return Named(typed_name(item.value, expr) if item.alias is None else item.alias, expr)
+        name = self._names().of(item.value) if item.alias is None else item.alias
+        self.places[name.lower()] = item.at
+        return Named(name, expr)
 
     # --- select list ----------------------------------------------------------------------------
 
@@ -235,7 +241,7 @@ class SelectBinder:
                 if isinstance(item, Item) and item.alias is not None and item.alias.lower() == node.parts[0].lower():
                     return named
         expr = self.exprs.bind(node)
-        return Named(expr.name if isinstance(expr, ColumnRef) else column_name(node), expr)
+        return Named(expr.name if isinstance(expr, ColumnRef) else self._names().of(node), expr)
 
     def _aggregate(
         self, bound: list[Named], having: Expr | None, calls: list[AggCall], items: list[Item | Named]
@@ -306,10 +312,6 @@ class SelectBinder:
             self.windows.fail(
                 "a windowed stream must be grouped by its window", "Add GROUP BY window_start, window_end.", flat.at
             )
-
-
-def _name(item: Item) -> str:
-    return item.alias if item.alias is not None else column_name(item.value)
 
 
 def _chain(plan: Plan) -> list[Plan]:

@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
-from headrace.sql.parse.syntax import Apply, Name, Node, Star
+from headrace.sql.parse.syntax import Aliased, Apply, Name, Node, Star
+from headrace.sql.plan.expr import FieldOf
 from headrace.sql.plan.logical import Named
 
 Expand = Callable[[Star], list[Named]]
@@ -45,4 +46,9 @@ def _inner(value: Any, expand: Expand) -> Any:
 
 
 def _columns(star: Star, expand: Expand) -> list[Node]:
-    return [Name(star.at, (*star.qualifier, named.name)) for named in expand(star)]
+    found: list[Node] = []
+    for named in expand(star):
+        name = Name(star.at, (*star.qualifier, named.name))
+        field = isinstance(named.expr, FieldOf)
+        found.append(Aliased(star.at, name, named.name, of_star=True) if field else name)
+    return found

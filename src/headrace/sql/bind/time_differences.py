@@ -8,6 +8,7 @@ from headrace.model.schema import BIGINT, DATE, TIMESTAMP, TIMESTAMP_NTZ
 from headrace.sql.bind.interval_calls import as_interval, number_of
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr, Literal
+from headrace.sql.plan.types import VOID
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -27,6 +28,14 @@ def bind_difference(binder: ExprBinder, left: Expr, right: Expr, at: TextRange) 
         both = tuple(binder.coerce(side, TIMESTAMP) for side in (left, right))
         micros = binder.call("time minus time", both, at)
     return as_interval(micros, "DAY" if left.type == right.type == DATE else "DAY TO SECOND")
+
+
+def bind_difference_of_text(binder: ExprBinder, left: Expr, right: Expr, at: TextRange) -> Expr:
+    """A time minus a text, or the other way round: Spark reads the text as a time of the same type."""
+    kind = left.type if left.type in TIMES else right.type
+    if VOID in (left.type, right.type):
+        binder.unsupported(f"{left.type} - {right.type}", f"Cast NULL to {kind}.", at)
+    return bind_difference(binder, binder.coerce(left, kind), binder.coerce(right, kind), at)
 
 
 def bind_comparison(binder: ExprBinder, name: str, left: Expr, right: Expr, at: TextRange) -> Expr:

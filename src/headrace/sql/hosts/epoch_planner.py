@@ -24,8 +24,9 @@ from headrace.errors import (
     UnsupportedStateful,
 )
 from headrace.model.definitions import StreamDef
-from headrace.model.program import PipelineProgram, SparkQuery
+from headrace.model.program import Meaning, PipelineProgram, SparkQuery
 from headrace.model.schema import Schema
+from headrace.sql.bind.binder import names_in
 from headrace.sql.hosts.clock_calls import ClockCall, clock_calls, clock_edits
 from headrace.sql.hosts.host_choice import RESOLVABLE
 from headrace.sql.hosts.query_tokens import blocker_in, declared_by_with, may_need, named, names_read
@@ -37,6 +38,7 @@ from headrace.sql.parse.dialect import Token, tokenize
 from headrace.sql.parse.script import parse_script
 from headrace.sql.parse.statements import CreatePipeline, Select
 from headrace.sql.parse.syntax import ForeignQuery
+from headrace.sql.plan.context import PlanContext
 
 if TYPE_CHECKING:
     from headrace.sql.planner import Planned
@@ -73,6 +75,7 @@ class EpochHostPlanner:
     spark: SparkChecker | None
     plan_rings: Callable[[Select], Planned]
     because: SqlError | None
+    meaning: Meaning
 
     def plan(self) -> EpochHostPlan:
         """Raises a coded error that says what cannot run."""
@@ -149,7 +152,10 @@ class EpochHostPlanner:
         query = self.statement.query
         streams = [stream for token in tokens if (stream := self.names.stream(token.text)) is not None]
         columns = {field.name.lower() for stream in streams for field in stream.schema}
-        split = None if isinstance(query, ForeignQuery) else split_select(query, self._text(), tokens, columns)
+        split = None
+        if not isinstance(query, ForeignQuery):
+            names = names_in(query, self.names, PlanContext(self.meaning, self._text()))
+            split = split_select(query, self._text(), tokens, names=names, columns=columns)
         found = (None if split is None else self._split_groups(split)) or self._whole(tokens)
         if found is None:
             raise self._not_split()

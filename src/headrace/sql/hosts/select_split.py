@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from headrace.sql.bind.column_names import column_name
+from headrace.sql.bind.column_names import ColumnNames
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.hosts.clock_calls import BARE_CLOCKS
 from headrace.sql.hosts.text_edits import Edit, edited
@@ -24,7 +24,6 @@ from headrace.sql.parse.dialect import Token
 from headrace.sql.parse.syntax import (
     Apply,
     Constant,
-    Item,
     LambdaFunction,
     Name,
     Node,
@@ -58,10 +57,11 @@ def is_aggregate(query: ParsedQuery) -> bool:
 
 
 def split_select(
-    query: ParsedQuery, text: str, tokens: list[Token], columns: Collection[str] = ()
+    query: ParsedQuery, text: str, tokens: list[Token], names: ColumnNames, columns: Collection[str] = ()
 ) -> SplitSelect | None:
     """The parts of an aggregate over the groups of the shared host. None if the query has another form. `text` is the
-    script, in which all positions are. `columns` are those of the stream, in small letters."""
+    script, in which all positions are. `names` names the items without an alias. `columns` are those of the stream, in
+    small letters."""
     select = _body(query)
     if select is None or select.distinct is not None or any(isinstance(i.value, Star) for i in select.items):
         return None
@@ -71,7 +71,7 @@ def split_select(
         return None
     keys = [_key(node, select) for node in select.group_by or ()]
     cutter = _Cutter(text, keys)
-    items = [f"{cutter.cut(item.value)} AS {_quoted(_name(item))}" for item in select.items]
+    items = [f"{cutter.cut(item.value)} AS {_quoted(item.alias or names.of(item.value))}" for item in select.items]
     having = None if select.having is None else cutter.cut(select.having)
     if cutter.loose or any(item.aliases for item in select.items):
         return None
@@ -94,10 +94,6 @@ def _body(query: ParsedQuery) -> SelectQuery | None:
 
 def _text(text: str, node: Node) -> str:
     return text[node.at[0] : node.at[1]]
-
-
-def _name(item: Item) -> str:
-    return item.alias if item.alias is not None else column_name(item.value)
 
 
 def _quoted(name: str) -> str:

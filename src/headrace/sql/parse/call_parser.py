@@ -186,7 +186,7 @@ class CallParser:
             cursor.expect("FROM", "in OVERLAY")
             return self._worded(start, name, self._from_for([*args, self.levels.disjunction()]))
         if word in ("SUBSTRING", "SUBSTR") and cursor.accept("FROM"):
-            return self._worded(start, name, self._from_for([*args, self.levels.disjunction()]))
+            return self._worded(start, "substring", self._from_for([*args, self.levels.disjunction()]))
         while cursor.accept(","):
             args.append(self._argument())
         return self._worded(start, name, args)
@@ -253,5 +253,5 @@ class CallParser:
         cursor.expect("FROM", "in EXTRACT")
         inner = self.levels.disjunction()
         cursor.expect(")", "after EXTRACT")
-        field = Constant((part.start, part.end), "string", part.text.lower())
+        field = Constant((part.start, part.end), "string", part.text)
         return Apply((word.start, cursor.previous_end), "date_part", (field, inner), written="extract")

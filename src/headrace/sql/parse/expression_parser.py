@@ -98,7 +98,7 @@ class _Expressions:
         elif cursor.accept("DISTINCT", "FROM"):
             right = self.bit_or()
             equal = self._binary("<=>", left, right)
-            node = Apply(equal.at, "not", (equal,), operator=True)
+            return equal if negated else Apply(equal.at, "not", (equal,), operator=True)
         else:
             cursor.fail("expected NULL, TRUE, FALSE or DISTINCT FROM after IS")
         return Apply(node.at, "not", (node,), operator=True) if negated else node
@@ -206,7 +206,7 @@ class _Expressions:
         if token.kind == "symbol" and token.upper in ("-", "+", "~"):
             self.cursor.advance()
             following = self.cursor.token
-            if token.upper == "-" and following.kind == "number" and following.start == token.end:
+            if token.upper == "-" and following.kind == "number":
                 self.cursor.advance()
                 return self.postfix(Constant((token.start, following.end), "number", "-" + following.text))
             inner = self.unary()
@@ -311,7 +311,7 @@ class _Expressions:
             return self._case()
         if word in ("CURRENT_TIMESTAMP", "CURRENT_DATE"):
             cursor.advance()
-            return Apply(place, word.lower(), ())
+            return Apply(place, word.lower(), (), written="bare")
         if word in RESERVED and not self._names_a_column(word):
             advice = f"{word} is a reserved word. A column of this name needs backquotes: `{word.lower()}`."
             cursor.fail("expected an expression", advice=advice, certain=True)

@@ -60,7 +60,7 @@ class IntervalConstant(Node):
 class Apply(Node):
     """A function or operator, by its lower-case name. `star` marks the argument of count(*). `order` are the keys of
     WITHIN GROUP (ORDER BY ...), each with whether it is descending. `written` is the form of a call that the parser
-    turned into another one, for the name of the column."""
+    turned into another one, for the name of the column. It is 'bare' for a clock without parentheses."""
 
     name: str
     args: tuple[Node, ...]
@@ -143,10 +143,11 @@ class LambdaFunction(Node):
 
 @dataclass(frozen=True, slots=True)
 class Aliased(Node):
-    """`x AS name` as an argument of `struct`."""
+    """`x AS name` as an argument of `struct`. With `of_star`, a field that `x.*` among any arguments stands for."""
 
     value: Node
     alias: str
+    of_star: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ from headrace.sql.render.duckdb import render
 from headrace.sql.render.sizes import growth_of
 from headrace.sql.rules.constant_terms import constant_last
 from headrace.sql.rules.known_values import (
+    asked_operand,
     chosen_operand,
     condition,
     decided,
@@ -110,6 +111,8 @@ def fold(expr: Expr, ctx: PlanContext) -> Expr:
         return known
     if (part := taken_out(expr)) is not None:
         return fold(part, ctx)
+    if (operand := asked_operand(expr)) is not None:
+        return fold(expr.with_children((operand,)), ctx)
     if isinstance(expr, Call) and expr.name == "<=>" and any(map(is_written_null, children)):
         other = children[1] if is_written_null(children[0]) else children[0]
         return fold(Call(BOOLEAN, "isnull", (other,), at=expr.at), ctx)

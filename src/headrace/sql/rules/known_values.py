@@ -50,6 +50,20 @@ def decided(expr: Expr) -> Expr:
     return expr
 
 
+def asked_operand(expr: Expr) -> Expr | None:
+    """The only operand that decides whether a condition is NULL, in `isnull` and `isnotnull` of it, or None. Spark's
+    optimizer asks the operands of NOT and of `<`, `<=`, `>` and `>=`, so one that is never NULL is not evaluated."""
+    if not (isinstance(expr, Call) and expr.name in ("isnull", "isnotnull") and isinstance(expr.args[0], Call)):
+        return None
+    inner = expr.args[0]
+    if inner.name == "not":
+        return inner.args[0]
+    if inner.name not in ("<", "<=", ">", ">="):
+        return None
+    asked = [arg for arg in inner.args if not never_null(arg)]
+    return asked[0] if len(asked) == 1 else None
+
+
 def _chain(expr: Expr, name: str) -> Iterator[Expr]:
     """The operands of a chain of ANDs or ORs."""
     open_parts = [expr]
