@@ -91,6 +91,7 @@ Known limits:
   NULL)` is NULL, and `1 / b > 0 AND 1 = 2` is false. Here operands are dropped beside a written `NULL`, `TRUE` or
   `FALSE`, beside `nullif` of two equal literals, as in `isnotnull(try_subtract(a, nullif(5, 5)) / b)`, and beside a
   value that is never NULL and compared with itself. Beside other constants they may be evaluated, and fail.
+  A constant that fails, such as `CAST('x' AS INT)`, fails Spark while it plans. Here it fails the rows that need it.
 - A constant index of an array that always fails is refused, as in `a[2147483647 + 1]`. Spark evaluates it while it
   plans, unless it may be NULL for Spark, and fails even where no row has an array.
 - Sums and products of whole numbers have their constants last, as one number, like in Spark: `i + 1 + -1` cannot
