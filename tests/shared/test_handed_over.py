@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import HeadraceError, SinkTakenOver, StateDamaged
+from headrace.errors import HeadraceError, SinkTakenOver, SinkUnavailable, StateDamaged
 from headrace.model.definitions import SinkDef
 from headrace.model.stored import store
 from headrace.sinks.outputs import LocalOutput
@@ -146,3 +146,34 @@ def test_dead_letters_and_queries_on_the_dedicated_host_have_the_owner_of_their_
         sinks.letters(letters)
     store(stream / "owner.json", Owner("1" * 32, "here"))
     sinks.letters(letters).close()
+
+
+def test_a_mark_that_cannot_be_read_holds_up_only_pipelines_with_rows_for_the_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, asked = OwnerMark.read, list[str]()
+
+    def unreachable(mark: OwnerMark, checkpoint: str) -> Owner | None:
+        asked.append(mark.place(checkpoint))
+        if asked[-1].startswith(str(tmp_path / "far")):
+            raise SinkUnavailable("the object store does not answer")
+        return read(mark, checkpoint)
+
+    monkeypatch.setattr(OwnerMark, "read", unreachable)
+    chain = Chain(tmp_path / "state", monkeypatch)
+    far = f"""
+        CREATE SINK far WITH (type = 'jsonl', path = '{tmp_path}/far');
+        CREATE PIPELINE q INTO far AS SELECT k, v FROM raw WHERE k = 'none'
+    """
+    (tmp_path / "in").mkdir()
+    chain.sql(STREAM.format(path=tmp_path, options="") + ";" + far)
+    put(tmp_path / "in" / "0.json", [record(1, k="a", v=1)])
+    chain.drain()
+    assert written(tmp_path) == [("a", 1)]
+    assert any(place.startswith(str(tmp_path / "far")) for place in asked)
+    chain.hub.close(drain=False)
+
+
+def test_a_sink_without_its_directory_has_no_mark(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert OwnerMark(SinkPaths(LocalOutput(tmp_path / "file"), "f")).read("1" * 32) is None

@@ -58,7 +58,7 @@ class OwnerMark:
         with writing(self._paths):
             try:
                 text = self._paths.output.read(name).decode("utf-8", "replace")
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):  # without its directory, the sink says so when it writes
                 return None
         try:
             return load(Owner, text)
