@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -144,3 +145,48 @@ def test_a_time_limit_stops_the_pipeline_whose_sink_hangs_and_no_other(
     until(lambda: "c" in "".join(p.read_text() for p in (tmp_path / "hangs").glob("part-*")))
     until(lambda: written(tmp_path) == [("a", 1), ("b", 2), ("c", 3)])
     assert {hub.pipelines[name].status().state for name in ("first", "last", "bad")} == {"running"}
+
+
+def test_a_pipeline_whose_commit_hangs_keeps_its_sinks(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other objects for the same files would write them at the same time: timers join files in their own thread."""
+    sink = Sink(monkeypatch, "commit")
+    sink.answers.set()
+    script = SCRIPT.replace("CREATE PIPELINE first", "CREATE SINK n WITH (type = 'memory');\nCREATE PIPELINE first")
+    hub.sql(script.replace("INTO h AS", "INTO h, n AS").format(path=tmp_path))
+    until(lambda: hub.pipelines["bad"].results().num_rows == 1)
+    sink.answers.clear()
+    put(tmp_path / "in" / "1.json", [record(2, k="b", v=2)])
+    assert sink.entered.wait(30)
+    hub.sql("STOP PIPELINE bad NOW")
+    until(lambda: written(tmp_path) == [("a", 1), ("b", 2)])
+    assert hub.pipelines["bad"].results().num_rows == 1
+    sink.answers.set()
+    assert sink.returned.wait(30)
+
+
+def test_a_dropped_pipeline_is_forgotten_when_its_sink_has_answered(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Sink(monkeypatch, "commit")
+    hub.sql(SCRIPT.format(path=tmp_path))
+    assert sink.entered.wait(30)
+    hub.sql("DROP PIPELINE bad")
+    rows = [("a", 1)]
+    for i in (1, 2, 3):  # none of these epochs can name it
+        until(lambda: written(tmp_path) == rows)
+        put(tmp_path / "in" / f"{i}.json", [record(i, k="b", v=i)])
+        rows.append(("b", i))
+    until(lambda: written(tmp_path) == rows)
+    sink.answers.set()
+    assert sink.returned.wait(30)
+    manifests, number = tmp_path / "hangs" / "_headrace" / "manifests", itertools.count(4)
+    assert list(manifests.iterdir())
+
+    def forgotten() -> bool:
+        put(tmp_path / "in" / f"{next(number)}.json", [record(9, k="c", v=9)])
+        time.sleep(0.1)
+        return not list(manifests.iterdir())
+
+    until(forgotten)

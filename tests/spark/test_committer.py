@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +27,8 @@ from headrace.ring0.task_input import TaskInput
 from headrace.sinks.delivery import stage
 from headrace.sinks.file_sink import FileSink
 from headrace.sinks.sink_kind import SinkKey, Staged
-from headrace.spark.committer import EpochCommitter
+from headrace.spark import committer as committer_module
+from headrace.spark.committer import CommitGivenUp, EpochCommitter
 from headrace.spark.epoch_query import EpochQuery, QueryOutcome, QueryRunner
 from headrace.spark.epochs import NothingPlanned, read_partition
 from headrace.spark.summary import EpochSummary
@@ -181,6 +185,43 @@ def test_a_sink_that_owes_an_epoch_is_retried_between_epochs(tmp_path: Path) -> 
     slow.commit = real
     assert running.committer.settle() == ()
     assert read_progress(tmp_path).debts == ()
+
+
+def test_nobody_waits_for_a_commit_that_was_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever still waited would go on when it returns, beside another commit, and overwrite its progress."""
+    monkeypatch.setattr(committer_module, "LOOK_SECONDS", 0.05)
+    running = Stream(tmp_path)
+    plan = running.publish(1, CASTS, NEIGHBOUR)
+    entered, answers = threading.Event(), threading.Event()
+    slow: Any = running.committer.sink(CASTS, CASTS.sinks[0].name)
+    real = slow.commit
+
+    def hanging(key: SinkKey, staged: list[Staged]) -> int:
+        entered.set()
+        answers.wait(60)
+        rows: int = real(key, staged)
+        return rows
+
+    def commit() -> None:
+        with contextlib.suppress(CommitGivenUp):
+            running.commit(plan, "1")
+
+    slow.commit = hanging
+    commits, settles = threading.Thread(target=commit), threading.Thread(target=running.committer.settle, daemon=True)
+    commits.start()
+    assert entered.wait(30)
+    settles.start()
+    time.sleep(0.2)
+    assert settles.is_alive()
+    running.committer.give_up({1})
+    settles.join(30)
+    assert not settles.is_alive()
+    assert running.committer.sinks.hanging == {1}
+    answers.set()
+    commits.join(30)
+    assert running.committer.sinks.hanging == set()
+    assert read_progress(tmp_path).epoch == -1
+    assert running.committer.sink(CASTS, CASTS.sinks[0].name) is slow
 
 
 class Doubling:

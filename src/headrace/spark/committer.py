@@ -6,10 +6,11 @@ anywhere in here, Spark runs the same epoch again. Every step is idempotent unde
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from headrace.state.quarantine import change_quarantine, read_quarantine
 
 # How long dropping a stream waits for a commit that may be running.
 FORGET_SECONDS = 5.0
+LOOK_SECONDS = 1.0  # how often a commit that waits for another one looks whether it still has to
 _log = logging.getLogger(__name__)
 
 
@@ -73,6 +75,7 @@ class EpochCommitter:
         self._busy = threading.Lock()  # held while an epoch is committed; replaced when such a commit is given up
         self._committing: threading.Lock | None = None  # the lock of the commit that runs
         self._hung: dict[threading.Lock, int] = {}  # commits that were given up, and the instance whose sink they use
+        self._passing = threading.Lock()  # held while a commit ends or is given up
         self._forgotten: set[int] = set()
         self._quit: set[tuple[int, int]] = set()  # instances that were stopped at once, with their generation
 
@@ -90,7 +93,7 @@ class EpochCommitter:
         if signal.kind == QUICK_END.name:
             self._quit.update((p.instance, p.generation) for p in pipelines)
         elif isinstance(signal, Barrier):
-            with self._busy:
+            with self._alone():
                 self._flush(signal)
 
     def readmit(self, pipelines: Sequence[PipelineDef]) -> None:
@@ -145,25 +148,42 @@ class EpochCommitter:
         when a task has not reported."""
         busy = self._busy
 
-        def require_own() -> None:
+        def require() -> None:
+            require_current()
             if busy is not self._busy:
                 raise CommitGivenUp("a commit hung in a sink, and the stream has gone on without it")
 
-        def require() -> None:
-            require_current()
-            require_own()
-
-        with busy:
-            require_own()  # it may have waited for a commit that was given up
-            self._committing = busy
+        with self._alone(require):
+            require()  # it may have waited for a commit that was given up
             self.sinks.use("")
+            self._committing = busy
             try:
                 self._commit(rows, require, queries)
             finally:
-                if self._committing is busy:
-                    self._committing = None
-                elif (instance := self._hung.pop(busy, None)) is not None:
-                    self.sinks.hanging.discard(instance)
+                self._ended(busy)
+
+    @contextlib.contextmanager
+    def _alone(self, require: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Wait until no commit runs, except those that were given up, and let none begin. `require` raises when the
+        caller need not wait any more."""
+        while True:
+            busy = self._busy
+            if busy.acquire(timeout=LOOK_SECONDS):
+                try:
+                    if busy is self._busy:  # else its commit was given up, and another one may run
+                        yield
+                        return
+                finally:
+                    busy.release()
+            require()
+
+    def _ended(self, busy: threading.Lock) -> None:
+        """The commit with this lock is over. If it was given up, its sinks may be used again."""
+        with self._passing:
+            if self._committing is busy:
+                self._committing = None
+            elif (instance := self._hung.pop(busy, None)) is not None:
+                self.sinks.hanging.discard(instance)
 
     @property
     def stuck(self) -> int | None:
@@ -174,13 +194,14 @@ class EpochCommitter:
         """A new query of the stream starts. If the commit of an earlier one still hangs in a sink of a pipeline that is
         `left_out` of the epoch, or not declared any more, go on without it: the other pipelines do not wait for it. If
         it returns, it uses no further sink and stores nothing."""
-        busy, instance = self._committing, self.sinks.user
-        if busy is None or instance is None or not (instance in left_out or instance not in self._known()):
-            return
-        _log.warning("a commit hangs in %s; the stream goes on without that pipeline", self.sinks.in_use)
-        self._hung[busy] = instance
-        self.sinks.give_up(instance)
-        self._busy, self._committing = threading.Lock(), None
+        with self._passing:
+            busy, instance = self._committing, self.sinks.user
+            if busy is None or instance is None or not (instance in left_out or instance not in self._known()):
+                return
+            _log.warning("a commit hangs in %s; the stream goes on without that pipeline", self.sinks.in_use)
+            self._hung[busy] = instance
+            self.sinks.hanging.add(instance)
+            self._busy, self._committing = threading.Lock(), None
 
     def _commit(self, rows: Iterable[Row], require_current: Callable[[], None], queries: QueryRunner | None) -> None:
         began = time.perf_counter()
@@ -203,15 +224,17 @@ class EpochCommitter:
         epoch.commit_letters()
         declared = self._known()
         debts = epoch.debts(declared)
+        require_current()  # one that was given up says nothing about the sink that is used now
         self.sinks.use("")
         require_current()
         with collection_paused():
             progress = epoch.progress(declared, debts)
         self._progress.write(progress)
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
-            self._forget(before, progress, queries)
+            all_forgotten = self._forget(before, progress, queries, require_current)
             require_current()
-            self._plans.prune(before.plan)
+            if all_forgotten:
+                self._plans.prune(before.plan)
             self._forget_ends(epoch.members)
         clear_staging(self._directory)
         fault_point("after-manifests")
@@ -249,24 +272,28 @@ class EpochCommitter:
             paths = ", ".join(sorted({bad.path for bad in unreadable}))
             raise FilesLeftOut(f"epoch {found.first.planned.epoch} is run again without {paths}")
 
-    def _forget(self, before: Progress, now: Progress, queries: QueryRunner | None) -> None:
+    def _forget(
+        self, before: Progress, now: Progress, queries: QueryRunner | None, require_current: Callable[[], None]
+    ) -> bool:
         """Forget pipelines that are not declared, owe nothing, and that no epoch can name: the output that their sinks
         keep, and their entries in the quarantine. This comes before the plan versions that name them are deleted, so
-        that after a crash it is only done later."""
+        that after a crash it is only done later. False if it can only be done later, because a commit hangs in a sink
+        of such a pipeline."""
         owing = {debt.pipeline.instance for debt in now.debts}
         found = self._plans.forgettable(before.plan, now.plan)
         found |= {d.pipeline.instance: d.pipeline for d in before.debts if not self._plans.names(d.pipeline.instance)}
         declared = self._known()
         gone = {i: p for i, p in found.items() if i not in owing and i not in declared}
-        new = {i: p for i, p in gone.items() if i not in self._forgotten}
-        self._forgotten = set(gone)  # plan versions may name them for a long time: forget each once
-        if not new:
-            return
-        self.sinks.forget(new.values(), now.epoch)
-        if queries is not None:
-            queries.forget(set(new))
-        self._quit.difference_update([ended for ended in tuple(self._quit) if ended[0] in new])
-        change_quarantine(self._directory, lambda found: found.forgetting(new))
+        hanging = gone.keys() & self.sinks.hanging
+        new = {i: p for i, p in gone.items() if i not in self._forgotten and i not in hanging}
+        if new:
+            self.sinks.forget(new.values(), now.epoch, require_current)
+            if queries is not None:
+                queries.forget(set(new))
+            self._quit.difference_update([ended for ended in tuple(self._quit) if ended[0] in new])
+            change_quarantine(self._directory, lambda found: found.forgetting(new))
+        self._forgotten = set(gone) - hanging  # plan versions may name them for a long time: forget each once
+        return not hanging
 
     def _forget_ends(self, members: Members) -> None:
         """Forget that pipelines were stopped at once which were started again and are in epochs by now."""
@@ -287,7 +314,7 @@ class EpochCommitter:
 
     def settle(self) -> tuple[Debt, ...]:
         """Try once more to commit the epochs that sinks owe. Returns those that are still owed."""
-        with self._busy:
+        with self._alone():
             before = read_progress(self._directory)
             left = still_owed(before.debts, self.sinks.settled)
             if left != before.debts:

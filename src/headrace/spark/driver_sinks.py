@@ -42,7 +42,7 @@ class DriverSinks:
 
     `in_use` names the sink that the commit of an epoch uses now, for the status of an epoch that hangs, and `user` is
     the instance of its pipeline. `hanging` are instances in whose sinks a commit hangs that was given up: nothing may
-    touch these sinks until it returns.
+    touch these sinks until it returns. Then the same objects are used again: two would write the same files.
     """
 
     def __init__(
@@ -104,13 +104,6 @@ class DriverSinks:
         """Note what the commit waits for from now on."""
         self.in_use, self.user = what, instance
 
-    def give_up(self, instance: int) -> None:
-        """A commit hangs in a sink of this instance: touch its sinks no more. They stay open, for that commit."""
-        self.hanging.add(instance)
-        for key in [key for key in self.opened if key[0] == instance]:
-            self._sinks.pop(key)
-            self._fed.pop(key, None)
-
     def letters(self, sink: SinkDef) -> DriverSink:
         """The sink of the stream's dead letters."""
         made = self._sinks.get((STREAM_LANE, sink.name))
@@ -164,13 +157,18 @@ class DriverSinks:
         notes = {name: getattr(sink, "note", "") for name, sink in found.items()}
         return {name: note for name, note in notes.items() if note}
 
-    def forget(self, pipelines: Collection[PipelineDef], epoch: int) -> None:
-        """Close the sinks of dropped pipelines and delete the rows or manifests that they keep."""
+    def forget(
+        self, pipelines: Collection[PipelineDef], epoch: int, require_current: Callable[[], None] = lambda: None
+    ) -> None:
+        """Close the sinks of dropped pipelines and delete the rows or manifests that they keep. `require_current`
+        raises when another commit may use the sinks."""
         for p in pipelines:
+            require_current()
             self.use(f"the sinks of pipeline {p.name}", p.instance)
-            for outlet, _ in p.outlets if p.instance not in self.hanging else ():
+            for outlet, _ in p.outlets:
                 with contextlib.suppress(HeadraceError):  # the leftovers are small, and invisible to readers
                     self.of(p, outlet.name).forget(self.key(p.instance, epoch))
+        require_current()
         self._close({p.instance for p in pipelines})
 
     def _close(self, instances: set[int]) -> None:
@@ -183,7 +181,7 @@ class DriverSinks:
     ) -> None:
         """Delete what the sinks of a dropped stream keep beside their output. The newest committed epoch is `epoch`. A
         sink that is `owing` keeps the epoch that it has promised."""
-        used = [(p.instance, s.name, p) for p in pipelines for s, _ in p.outlets]
+        used = [(p.instance, s.name, p) for p in pipelines if p.instance not in self.hanging for s, _ in p.outlets]
         for instance, name, pipeline in used:
             if (instance, name) not in owing:
                 with contextlib.suppress(HeadraceError):
@@ -198,5 +196,7 @@ class DriverSinks:
         sink.forget(self.key(instance, epoch + 1))
 
     def close(self) -> None:
-        for sink in self._sinks.values():
-            sink.close()
+        """Close all sinks, except those in which a commit hangs: they might not return."""
+        for (instance, _), sink in list(self._sinks.items()):
+            if instance not in self.hanging:
+                sink.close()

@@ -189,7 +189,7 @@ class ManagedQuery:
         if applied is None:
             return
         out = set(read_quarantine(self.directory).reasons(applied.version))
-        stuck, too_old = self.committer.stuck, self._too_old
+        stuck, too_old, self._too_old = self.committer.stuck, self._too_old, None  # it explains one hang only
         if stuck is not None and too_old is not None and too_old.instance == stuck and stuck not in out:
             reason = sink_hangs(too_old.phase, applied.epoch).render()
             found = self._plans.load(applied.version).known.get(stuck)
