@@ -18,7 +18,7 @@ from headrace.bridge.messages import Row
 from headrace.bridge.reports import PlannedEpoch
 from headrace.bridge.spark_rows import rows_in_messages
 from headrace.control.signals import Barrier
-from headrace.errors import DiskFull, MissingInput, SinkFailed, StreamFailed
+from headrace.errors import DiskFull, MissingInput, SinkFailed, SinkUnavailable, StreamFailed
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.plan_version import PipelineExit, PlanVersion
 from headrace.model.program import SparkQuery
@@ -222,6 +222,21 @@ def test_nobody_waits_for_a_commit_that_was_given_up(tmp_path: Path, monkeypatch
     assert running.committer.sinks.hanging == set()
     assert read_progress(tmp_path).epoch == -1
     assert running.committer.sink(CASTS, CASTS.sinks[0].name) is slow
+
+
+def test_the_last_rows_of_a_replaced_pipeline_wait_for_a_commit_that_hangs(tmp_path: Path) -> None:
+    running = Stream(tmp_path)
+    running.commit(running.publish(1, CASTS, NEIGHBOUR), "1")
+    replaced = running.publish(2, NEIGHBOUR, left=(PipelineExit(CASTS, flush=True),))
+    running.committer.sinks.hanging.add(1)
+    with pytest.raises(SinkUnavailable):
+        running.commit(replaced, "2")
+    assert read_progress(tmp_path).epoch == 0
+    running.committer.sinks.hanging.clear()
+    running.epoch, running.before = 0, ()
+    assert running.commit(replaced, "2") == {}
+    assert read_progress(tmp_path).epoch == 1
+    assert running.held(NEIGHBOUR) == ["1", "2"]
 
 
 class Doubling:

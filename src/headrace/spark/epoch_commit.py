@@ -9,7 +9,7 @@ from functools import partial
 
 from headrace.bridge.messages import STREAM_LANE
 from headrace.control.barrier import align
-from headrace.errors import HeadraceError, InternalError, SinkFailed, TooManyGroups
+from headrace.errors import HeadraceError, InternalError, SinkFailed, SinkUnavailable, TooManyGroups
 from headrace.exec.failures import WAITED_FOR, failure_text
 from headrace.model.definitions import FEED, PipelineDef
 from headrace.model.stream_options import stream_settings
@@ -119,7 +119,12 @@ class EpochCommit:
         for p in self.members.values():
             fed = {sink.options["stream"] for sink in p.sinks if sink.kind == FEED and "stream" in sink.options}
             if p.instance in self._sinks.hanging:
-                self._delivered[p.instance] = Delivered(failure=self._found.failures.get(p.instance) or hangs(p))
+                failure = self._found.failures.get(p.instance)
+                if failure is None and p.instance in self._closing:  # no other pipeline has its last rows
+                    waiting = waiting or _awaited(p)
+                    behind |= fed
+                else:
+                    self._delivered[p.instance] = Delivered(failure=failure or hangs(p))
                 continue
             if fed & behind:  # its rows must follow those of the pipeline that it replaces
                 continue
@@ -277,3 +282,11 @@ def hangs(pipeline: PipelineDef) -> str:
         f"an earlier commit still hangs in a sink of pipeline {pipeline.name}",
         advice="Find out why the sink does not answer. When it has answered, start the pipeline again.",
     ).render()
+
+
+def _awaited(pipeline: PipelineDef) -> SinkUnavailable:
+    """The error for the last rows of a replaced pipeline, while an earlier commit hangs in one of its sinks."""
+    return SinkUnavailable(
+        f"an earlier commit still hangs in a sink of pipeline {pipeline.name}, which has to get its last rows",
+        advice="Find out why the sink does not answer. When it has answered, the stream continues by itself.",
+    )
