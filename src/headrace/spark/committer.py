@@ -148,13 +148,16 @@ class EpochCommitter:
         when a task has not reported."""
         busy = self._busy
 
-        def require() -> None:
-            require_current()
+        def require_own() -> None:
             if busy is not self._busy:
                 raise CommitGivenUp("a commit hung in a sink, and the stream has gone on without it")
 
+        def require() -> None:
+            require_current()
+            require_own()
+
         with self._alone(require):
-            require()  # it may have waited for a commit that was given up
+            require_own()  # it may have waited for a commit that was given up
             self.sinks.use("")
             self._committing = busy
             try:
