@@ -82,6 +82,7 @@ ONLY_SPARK = (
     "schema_of_json('[{\"col\":01}]', map('allowNumericLeadingZeros', 'true'))", "NOT w", "array_max(NULL)",
     "sequence(i, w)", "sequence(1, NULL)", "y + NULL", "n[NULL]", "array_join(NULL, ',')", "s + INTERVAL 1 DAY",
     "t - NULL > INTERVAL 1 DAY", "arrays_zip(n, NULL)", "months_between(t, u, s)",
+    "transform(array(r), r -> struct(r.*))",
 )  # fmt: skip
 
 

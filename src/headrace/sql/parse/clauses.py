@@ -159,8 +159,11 @@ class Clauses:
 
     def foreign_query(self, start: int, refused: UnsupportedOnShared) -> ForeignQuery:
         """Takes the rest of the statement, up to an EMIT clause at its end, as Spark SQL."""
-        cursor = self.cursor
-        for place in range(cursor.position, len(cursor.tokens) - 1):
+        cursor, depth = self.cursor, 0
+        for place in range(1, len(cursor.tokens) - 1):
+            depth += {"(": 1, ")": -1}.get(cursor.tokens[place - 1].upper, 0)
+            if place < cursor.position or depth:  # a statement does not begin inside parentheses
+                continue
             # A line of a query may begin with SELECT, or with a column that is called create; neither looks like this.
             after = cursor.tokens[place - 1].kind == "number" or cursor.tokens[place + 1].upper in _DECLARED
             if after and cursor.seems_first(place):
