@@ -235,6 +235,10 @@ def test_a_missing_semicolon_is_reported_at_the_end_of_the_statement_that_lacks_
         "SELECT id FROM s AS stop",
         "SELECT sum(id) OVER (PARTITION BY id ORDER BY id * 2\nDESC) AS a FROM s",
         "SELECT a FROM (SELECT id AS a FROM s ORDER BY 1\nDESC) AS t",
+        "SELECT id FROM s ORDER BY 1\nDESC LIMIT 5",
+        "SELECT id, sum(n) OVER (ORDER BY id) AS a FROM s GROUP BY id, 2\nWITH ROLLUP",
+        "FROM s JOIN t ON s.id = 5 SELECT s.id",
+        "SELECT s.id FROM s JOIN t ON s.id = t.id WHERE drop OR alter OR ok",
     ],
 )
 def test_a_query_over_several_lines_lacks_no_semicolon(query: str) -> None:
