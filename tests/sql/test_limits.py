@@ -272,10 +272,11 @@ def test_texts_that_are_cut_again_and_again_take_no_more_memory_than_their_lists
     assert len(growth.plain) < 20_000
     one = pa.table({"c3": pa.array(["x" * 4_000_000], pa.string())})
     assert sizing.in_pieces(growth, Meaning(), "rows", one) == [one]
-    columns = ", ".join(f"split(k, '[|]')[{i}] AS a{i}" for i in range(30))
+    columns = ", ".join(f"split(k, '\\\\|')[{i}] AS a{i}" for i in range(30))
     growth = plan(f"SELECT {columns} FROM s").program.ring0.growth
-    rows = pa.table({"c3": pa.array(["x" * 1_000] * 2_000, pa.string())})
-    assert len(sizing.in_pieces(growth, Meaning(), "rows", rows)) == 2
+    for text, pieces in (("x" * 1_000, 2), ("|" * 1_000, 16)):
+        rows = pa.table({"c3": pa.array([text] * 2_000, pa.string())})
+        assert len(sizing.in_pieces(growth, Meaning(), "rows", rows)) in range(pieces, 2 * pieces)
 
 
 def test_a_list_that_is_null_hides_no_other_value_of_its_row() -> None:

@@ -63,9 +63,8 @@ def _record_width(kind: DataType) -> float:
 
 def passing(inner: Sequence[Bytes]) -> Bytes:
     """The bounds of what a row needs only while it is computed. They cut batches. A row is refused for them only if
-    they are very large, because they are far from exact: half a pass is the most that they count below that. DuckDB
-    computes equal expressions once."""
-    total = added(list({bound.sql: bound for bound in inner}.values()))
+    they are very large, because they are far from exact: half a pass is the most that they count below that."""
+    total = added(inner)
     return Bytes(
         f"(least({total.sql}, {PASS_BYTES / 2}) + greatest({total.sql} - {HELD_BYTES}, 0))", total.columns, total.fixed
     )
@@ -101,7 +100,8 @@ def multiplied_size(sizes: Sizes, expr: Call) -> Bytes:
         return bound
     between = re.sub(r"\\(.)", r"\1", pattern)
     found = f"(strlen({x}) - strlen(replace({x}, '{between}', ''))) / {len(between.encode())}"
-    return counted(bound, f"(coalesce(strlen({x}) + {found} * {ELEMENT}, 0) + {SHORT})")
+    exact = f"(coalesce(strlen({x}) + {found} * {ELEMENT}, 0) + {SHORT})"  # much faster to compute than the list
+    return Bytes(exact, bound.columns, bound.fixed)
 
 
 def taken_size(sizes: Sizes, expr: Call) -> Bytes | None:
