@@ -40,7 +40,7 @@ def _shown(cast: Cast, planned: Planned, script: str) -> str:
 def _is_implicit(cast: Cast) -> bool:
     """A cast that was added to an operand has its position; CAST(x AS y) is longer than x. Any text fits BINARY."""
     added = cast.at == cast.input.at and not isinstance(cast.input, Literal)
-    return added and cast.input.type == STRING and cast.type != BINARY
+    return added and not cast.attempt and cast.input.type == STRING and cast.type != BINARY
 
 
 def _expressions(plan: Plan) -> Iterator[Expr]:
