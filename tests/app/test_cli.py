@@ -125,6 +125,8 @@ def test_a_check_warns_of_texts_that_are_cast_although_nobody_wrote_it(tmp_path:
     assert warnings("SELECT sum(k) AS a FROM s") == [("k", "DOUBLE")]
     assert warnings("SELECT w * 2 AS a FROM (SELECT concat(k, '1') AS w FROM s)") == [("w", "BIGINT")]
     assert warnings("SELECT TRY_CAST(k AS BIGINT) + 1 AS a, int(k) AS b, concat(k, 1) AS c FROM s WHERE k > 'x'") == []
+    assert warnings("SELECT decode(k, 'UTF-8') AS a, try_add(k, 1) AS b FROM s") == []
+    assert warnings("SELECT max(k + 1) AS a, reflect('java.lang.Math', 'abs', max(id)) AS b FROM s WHERE k > 2") == []
 
 
 def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path: Path) -> None:

@@ -25,10 +25,12 @@ from headrace.hub.redeclaring import lost_with
 from headrace.hub.results import Result
 from headrace.model.definitions import StreamDef
 from headrace.model.schema import BIGINT, Field, Schema
-from headrace.model.status import PipelineStatus, StreamStatus
+from headrace.model.status import PipelineStatus, StreamStatus, stream_warning
 from headrace.service.decoding import decode_result as from_json
 from headrace.service.models import statement_result, status_json
 from headrace.service.printing import OutputFormat, printed
+from headrace.sql.bind.column_names import ColumnNames
+from headrace.sql.parse.syntax import Apply
 from headrace.stream.intake import Intake
 from tests.e2e.support import put
 from tests.shared.mini import Mini
@@ -186,6 +188,13 @@ def test_a_warning_says_what_each_number_counts(tmp_path: Path, mini: Mini, caps
     assert f"rejected 7 of 10 rows ({counted}; values also in other rows)" in warning
 
 
+def test_several_bad_values_of_a_row_are_not_said_to_be_in_other_rows() -> None:
+    bad = {"bad_integer": 6, "bad_timestamp": 6}
+    warning = stream_warning("s", rows=10, rejected=0, nulled=6, bad=bad)
+    assert "has NULLs for 6 of 10 rows (bad values: bad_integer 6, bad_timestamp 6): " in warning
+    assert "values also in other rows" in stream_warning("s", rows=10, rejected=6, nulled=0, bad=bad)
+
+
 def test_a_run_warns_only_if_more_than_a_tenth_of_the_rows_are_rejected(
     tmp_path: Path, mini: Mini, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -286,6 +295,24 @@ def test_if_not_exists_with_another_definition_warns_that_it_has_no_effect(tmp_p
     unplannable = mini.hub.sql("CREATE PIPELINE IF NOT EXISTS p INTO out AS SELECT missing FROM s")[0]
     assert len(unplannable.warnings) == 1
     assert mini.hub.pipelines["p"].sql.endswith("SELECT n, ts FROM s")
+
+
+def test_a_pipeline_that_another_version_planned_is_not_replaced_without_a_word(
+    tmp_path: Path, mini: Mini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its columns may have had other names."""
+    text = script(tmp_path, select="n + 1, ts")
+    mini.hub.sql(text)
+    mini.hub.sql(text)  # as declared
+    monkeypatch.setattr(ColumnNames, "of", lambda self, node: "other" if isinstance(node, Apply) else node.parts[-1])
+    with pytest.raises(AlreadyExists) as refused:
+        mini.hub.sql(text)
+    assert "text is the same" in refused.value.advice and "CREATE OR REPLACE PIPELINE" in refused.value.advice
+    with pytest.raises(AlreadyExists) as refused:
+        mini.hub.sql(text.replace("n + 1", "n + 2"))
+    assert "text is the same" not in refused.value.advice
+    kept = mini.hub.sql(text.replace("CREATE PIPELINE", "CREATE PIPELINE IF NOT EXISTS"))[-1]
+    assert len(kept.warnings) == 1 and mini.hub.record("p").definition.program.output.names[0] == "(n + 1)"
 
 
 def test_replacing_a_stream_warns_that_rows_are_read_again(tmp_path: Path, mini: Mini) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
 from headrace.app.top import watch
+from headrace.base.text_tables import cell
 from headrace.errors import HubNotRunning, MissingFile, UnknownStream
 from headrace.hub.results import Result
 from headrace.service.completion import Words
@@ -160,3 +163,15 @@ def test_the_warnings_of_a_table_are_shown_in_every_format(
     shown = capsys.readouterr()
     assert "only from now on" in (shown.err if how == "csv" else shown.out)
     assert how != "csv" or shown.out == "n\n1\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_times_inside_windows_and_lists_are_spelled_as_in_json(terminal: bool) -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    kind = pa.timestamp("us", tz="UTC")
+    window = pa.array([{"start": noon}], pa.struct([("start", kind)]))
+    table = pa.table({"window": window, "times": pa.array([[noon]], pa.list_(kind))})
+    shown = re.sub(r"\s", "", printed([Result(table=table)], "table", terminal=terminal))
+    assert "{'start':'2026-01-01T12:00:00.000Z'}" in shown
+    assert shown.count("2026-01-01T12:00:00.000Z") == 2
+    assert cell({"start": noon}).plain == "{'start': '2026-01-01T12:00:00.000Z'}"

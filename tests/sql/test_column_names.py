@@ -97,6 +97,22 @@ def _shown(columns: Columns | str) -> str:
     return columns if isinstance(columns, str) else ", ".join(f"{name!r} {kind}" for name, kind in columns)
 
 
+def test_the_largest_and_smallest_literals_have_names() -> None:
+    names = {
+        "m + 12345678901234567890123456789012345": "(m + 12345678901234567890123456789012345)",
+        "-1234567890123456789012345678901BD": "-1234567890123456789012345678901",
+        "-0.0": "0.0",
+        "-0BD": "0",
+        "nt > TIMESTAMP_NTZ '0000-02-29 01:02:03.4'": "(nt > TIMESTAMP_NTZ '0000-02-29 01:02:03.4')",
+        "nt > TIMESTAMP_NTZ '-0005-01-01'": "(nt > TIMESTAMP_NTZ '-0005-01-01 00:00:00')",
+        "nt > TIMESTAMP_NTZ '-20005-12-31'": "(nt > TIMESTAMP_NTZ '-20005-12-31 00:00:00')",
+        "nt > TIMESTAMP_NTZ '10000-01-01'": "(nt > TIMESTAMP_NTZ '+10000-01-01 00:00:00')",
+        "ts > TIMESTAMP '0001-01-01 00:00:00Z'": "(ts > TIMESTAMP '0000-12-31 19:03:58')",
+    }
+    found = {text: columns_here(COLUMNS, PLAIN.replace("@", text)) for text in names}
+    assert {text: c if isinstance(c, str) else c[0][0] for text, c in found.items()} == names
+
+
 @pytest.fixture
 def session(spark_of_the_run: Any) -> Any:
     session = spark_of_the_run.newSession()

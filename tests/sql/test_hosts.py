@@ -343,6 +343,11 @@ def test_columns_of_a_split_select_list_have_sparks_names() -> None:
     assert query.choice.host == "epoch" and query.program.spark is not None
     names = ("k", "upper(k)", "f(max(attrs[x]))", "year(date_add(max(day), 1))")
     assert all(f" AS `{name}`" in query.program.spark.sql for name in names), query.program.spark.sql
+    query = plan("SELECT transform(collect_list(e.k), k -> upper(k)), f(max(e.k)) FROM s e GROUP BY e.id", Checker())
+    assert query.program.spark is not None
+    variable = "namedlambdavariable()"
+    names = (f"transform(collect_list(k), lambdafunction(upper({variable}), {variable}))", "f(max(k))")
+    assert all(f" AS `{name}`" in query.program.spark.sql for name in names), query.program.spark.sql
 
 
 @pytest.mark.parametrize(

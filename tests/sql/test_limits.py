@@ -193,6 +193,7 @@ GROWING = (
     "coalesce(repeat(k, id), k || k)", "left(repeat(k, 5), 3) || k", "repeat(CAST(n AS STRING), id)",
     "repeat(substring(k, 2), id) || tags[0]", "format_string('%1$s-%1$s%2$5d', k, id)",
     "overlay(k PLACING k FROM 2)", "hex(hex(hex(k)))", "url_encode(quote(upper(k)))", "array_join(split(k, 'a'), '--')",
+    "repeat(split(k, 'a')[0], id)", "array_join(split(k, '\\\\.'), '--')",
 )  # fmt: skip
 
 
@@ -261,6 +262,27 @@ def test_a_row_whose_expression_may_take_much_memory_is_refused_only_where_that_
     growth = plan(f"SELECT length({'hex(' * 12}k{')' * 12}) AS a FROM s").program.ring0.growth
     with pytest.raises(ValueTooLarge):
         sizing.in_pieces(growth, Meaning(), "rows", one)
+
+
+def test_texts_that_are_cut_again_and_again_take_no_more_memory_than_their_lists() -> None:
+    expression = "k"
+    for between in (",", ";", "[|]", ":", "=", "&"):
+        expression = f"split({expression}, '{between}')[0]"
+    growth = plan(f"SELECT {expression} AS a FROM s").program.ring0.growth
+    assert len(growth.plain) < 20_000
+    one = pa.table({"c3": pa.array(["x" * 4_000_000], pa.string())})
+    assert sizing.in_pieces(growth, Meaning(), "rows", one) == [one]
+    columns = ", ".join(f"split(k, '\\\\|')[{i}] AS a{i}" for i in range(30))
+    growth = plan(f"SELECT {columns} FROM s").program.ring0.growth
+    for text, pieces in (("x" * 1_000, 2), ("|" * 1_000, 16)):
+        rows = pa.table({"c3": pa.array([text] * 2_000, pa.string())})
+        assert len(sizing.in_pieces(growth, Meaning(), "rows", rows)) in range(pieces, 2 * pieces)
+
+
+def test_a_list_that_is_null_takes_no_memory() -> None:
+    growth = plan("SELECT split(nullif(k, lower(k)), ',') AS a, url_encode(k) AS b FROM s").program.ring0.growth
+    rows = pa.table({"c3": pa.array(["x" * 500_000] * 80, pa.string())})
+    assert len(sizing.in_pieces(growth, Meaning(), "rows", rows)) == 2
 
 
 @pytest.mark.parametrize("expression", ["format_string('{}', k)", "length(format_string('{}', k))"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from headrace.errors import ScriptErrors, Span, SyntaxProblem
@@ -231,6 +233,12 @@ def test_a_missing_semicolon_is_reported_at_the_end_of_the_statement_that_lacks_
         "SELECT id FROM s WHERE id >\n3 UNION SELECT id FROM s",
         "SELECT id FROM s\nUNION\nSELECT id FROM s ORDER BY 1",
         "SELECT id FROM s AS stop",
+        "SELECT sum(id) OVER (PARTITION BY id ORDER BY id * 2\nDESC) AS a FROM s",
+        "SELECT a FROM (SELECT id AS a FROM s ORDER BY 1\nDESC) AS t",
+        "SELECT id FROM s ORDER BY 1\nDESC LIMIT 5",
+        "SELECT id, sum(n) OVER (ORDER BY id) AS a FROM s GROUP BY id, 2\nWITH ROLLUP",
+        "FROM s JOIN t ON s.id = 5 SELECT s.id",
+        "SELECT s.id FROM s JOIN t ON s.id = t.id WHERE drop OR alter OR ok",
     ],
 )
 def test_a_query_over_several_lines_lacks_no_semicolon(query: str) -> None:
@@ -256,3 +264,33 @@ def test_an_error_shows_the_whole_line_up_to_a_width_and_marks_where_it_is_cut()
         assert source[at : at + 3] == line[start : start + 3]
     short = "x" * WIDEST
     assert Span(short, 3, 4).caret().split("\n")[0] == f"1 | {short}"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "password = 'hunter2'",
+        "'kafka.sasl.password' = 'hunter2'",
+        'password = "hunter2"',
+        "`kafka.ssl.key.passphrase` = 'hunter2'",
+        "header.authorization = 'Bearer hunter2'",
+        "'header.x-api-key' = 'hunter2'",
+        "kafka.sasl.oauthbearer.config = 'secret=hunter2'",
+        "password =\n'it\\'s hunter2'",
+        "token = 'it''s hunter2'",
+        "url = 'http://me:hunter2@host'",
+    ],
+)
+def test_a_line_that_an_error_shows_has_stars_for_its_secrets(option: str) -> None:
+    text = f"CREATE SINK k WITH ({option}, wrong = 1, header.`x-source` = 'plant')"
+    start = text.index("wrong")
+    shown, carets = Span(text, start, start + 5).caret().split("\n")
+    assert "hunter2" not in shown and "*******" in shown and "'plant'" in shown
+    assert shown[carets.index("^") :].startswith("wrong = 1")
+
+
+def test_stars_for_secrets_take_no_time_in_long_texts() -> None:
+    began = time.process_time()
+    for text in ("a.b.token" * 20_000, "header.auth-" * 20_000, "x" * 200_000, "token = '" + "a" * 200_000):
+        Span(text, 0, 1).caret()
+    assert time.process_time() - began < 5

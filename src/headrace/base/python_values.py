@@ -46,6 +46,19 @@ def time_text(value: datetime) -> str:
     return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=digits) + "Z"
 
 
+def with_time_texts(value: Any) -> Any:
+    """A value whose times, also those in lists and structs, are texts.
+
+    >>> with_time_texts({"start": datetime(2026, 1, 1, 12, tzinfo=UTC), "days": [1]})
+    {'start': '2026-01-01T12:00:00.000Z', 'days': [1]}
+    """
+    if isinstance(value, datetime):
+        return time_text(value)
+    if isinstance(value, dict):
+        return {name: with_time_texts(v) for name, v in value.items()}
+    return type(value)(map(with_time_texts, value)) if isinstance(value, list | tuple) else value
+
+
 def _far(value: Any) -> Any:
     kind = value.type
     if pa.types.is_timestamp(kind):

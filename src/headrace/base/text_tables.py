@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.base.python_values import python_values, time_text
+from headrace.base.python_values import python_values, with_time_texts
 
 
 def table_of(data: pa.Table, title: str = "", most: int = 20, total: int | None = None) -> Group:
@@ -35,10 +35,8 @@ def cell(value: object) -> Text:
         return Text("NULL", style="dim")
     if isinstance(value, bool):
         return Text(str(value).lower())
-    if isinstance(value, datetime):
-        return Text(time_text(value))
-    if isinstance(value, date):
+    if isinstance(value, date) and not isinstance(value, datetime):
         return Text(value.isoformat())
     if isinstance(value, bytes):
         return Text(value.hex())
-    return Text(str(value))
+    return Text(str(with_time_texts(value)))

@@ -6,10 +6,15 @@ import re
 from dataclasses import dataclass
 
 # Matches the value of an option that may hold a secret. An error shows the line of the SQL, and may end up in a log.
-_SECRET = re.compile(r"(\b\w*(?:token|password|secret|access_key|key\.pem)\w*`?\s*=\s*')((?:[^']|'')*)", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(\b\w*(?:token|password|passphrase|secret|access_key|key\.pem|oauthbearer\.config|"
+    r"header\.`?[\w.-]{0,64}(?:auth|cookie|key))[\w.-]{0,64}[`'\"]?\s*=\s*r?(?P<quote>['\"]))"
+    r"(?P<value>(?:(?!(?P=quote))[^\\]|\\.|(?P=quote){2})*)",
+    re.IGNORECASE | re.DOTALL,
+)
 # Matches the password in an address, before its host or after a name.
-_USER_INFO = re.compile(r"(://[^\s:/@']*:)([^\s@']+)(?=@)")
-_PARAMETER = re.compile(r"(\b\w*password\w*=)([^\s&;']+)", re.IGNORECASE)
+_USER_INFO = re.compile(r"(://[^\s:/@']*:)(?P<value>[^\s@']+)(?=@)")
+_PARAMETER = re.compile(r"(\b\w*password\w*=)(?P<value>[^\s&;']+)", re.IGNORECASE)
 
 # Characters of a source line that an error shows. Lines of a script seldom have more.
 WIDEST = 160
@@ -19,7 +24,7 @@ ELLIPSIS = "\u2026"
 def without_secrets(text: str) -> str:
     """`text` with stars for tokens and passwords that it shows. Its length stays the same."""
     for secret in (_SECRET, _USER_INFO, _PARAMETER):
-        text = secret.sub(lambda m: m[1] + "*" * len(m[2]), text)
+        text = secret.sub(lambda m: m[1] + "*" * len(m["value"]), text)
     return text
 
 
@@ -47,7 +52,8 @@ class Span:
         with an ellipsis where it is cut."""
         begin = self.text.rfind("\n", 0, self.start) + 1
         stop = self.text.find("\n", begin)
-        source = without_secrets(self.text[begin : stop if stop >= 0 else len(self.text)])
+        # A secret may be on another line than the name of its option.
+        source = without_secrets(self.text)[begin : stop if stop >= 0 else len(self.text)]
         left, source = _around(source, self.start - begin)
         begin += left
         width = max(1, min(self.end, begin + len(source)) - self.start)

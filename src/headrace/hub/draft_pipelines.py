@@ -57,7 +57,8 @@ def create_pipeline(draft: DraftState, statement: CreatePipeline) -> Result:
         if same_pipeline(new, old.definition):
             return _resume(draft, old)
         if not statement.or_replace:
-            raise exists("pipeline", statement.name, statement.span)
+            same_text = statement.sql == old.definition.sql
+            raise exists("pipeline", statement.name, statement.span, same_text=same_text)
         if old.desired == "running" and new.inherits(old.definition):
             before = old.definition
             new = replace(new, heir_of=before.lane, buckets=before.buckets, pooled=before.pooled, spread=before.spread)

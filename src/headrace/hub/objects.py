@@ -257,7 +257,7 @@ class Pipeline(PySparkNames):
                 held: Any = runtime.sink(definition, candidate.name)
                 table: pa.Table = held.read()
                 if not table.num_rows and candidate == definition.sinks[0]:  # `rows_out` counts the rows of the first
-                    self._explain_empty(candidate.name)
+                    self._explain_empty(candidate.name, held)
                 return table
         raise UnknownSink(
             f"pipeline {self.name} has no memory sink" + (f" {sink}" if sink else ""),
@@ -265,10 +265,11 @@ class Pipeline(PySparkNames):
             name=sink,
         )
 
-    def _explain_empty(self, sink: str) -> None:
-        """Log why a memory sink is empty although the pipeline had output."""
+    def _explain_empty(self, sink: str, held: Any) -> None:
+        """Log why a memory sink is empty although the pipeline had output. `held` has its rows: the first ones may have
+        come just now."""
         status = self.status()
-        if status.rows_out:
+        if status.rows_out and not held.read().num_rows:
             runs = f", and START PIPELINE {self.name} runs it" if status.state == "stopped" else ""
             _log.warning(
                 "memory sink %s of pipeline %s is empty: its %s rows went with the process that kept them; it gets the "

@@ -115,11 +115,17 @@ def replaced_view(name: str, pipelines: list[str]) -> Result:
     return Result(f"replaced view {name}", warnings=kept_by if pipelines else ())
 
 
-def exists(kind: str, name: str, span: Span) -> AlreadyExists:
-    """The error for a CREATE over another definition."""
+def exists(kind: str, name: str, span: Span, *, same_text: bool = False) -> AlreadyExists:
+    """The error for a CREATE over another definition. With `same_text` only its plan is another one."""
+    advice = f"Use CREATE OR REPLACE {kind.upper()}, or another name."
+    if same_text:
+        advice = (
+            "Its text is the same, but it is planned differently now: this version of headrace, or the session, is not "
+            f"the one that it was created with. CREATE OR REPLACE {kind.upper()} plans it again."
+        )
     return AlreadyExists(
         f"{kind} {name} exists and is declared differently",
-        advice=f"Use CREATE OR REPLACE {kind.upper()}, or another name.",
+        advice=advice,
         span=span,
         name=name,
     )

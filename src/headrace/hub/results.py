@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.base.python_values import python_rows, time_text
+from headrace.base.python_values import python_rows, with_time_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,11 +108,9 @@ def shown(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{round(value, 3):g}" if abs(value) < 1e6 else f"{value:.0f}"
-    if isinstance(value, datetime):
-        return time_text(value)
     if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)
+        return ", ".join(map(str, with_time_texts(value)))
+    return str(with_time_texts(value))
 
 
 def _aligned(text: str, width: int, right: bool) -> str:

@@ -49,7 +49,9 @@ def stream_warning(name: str, rows: int, rejected: int, nulled: int, bad: Mappin
     if not _too_many(part, rows):
         return ""
     advice = "on_error = 'dead_letter' keeps such records so that you can inspect them"
-    found = counted(bad) + ("; values also in other rows" if records_and_values(bad) > part else "")
+    # A row that is read although it is bad may have several bad values.
+    more = not nulled and records_and_values(bad) > part
+    found = counted(bad) + ("; values also in other rows" if more else "")
     return (
         f"stream {name} {what} {part:,} of {rows:,} rows ({found}): check the declared columns and the "
         f"options of the format; {f'sink {kept_in} has the records' if kept_in else advice}"

@@ -86,7 +86,7 @@ Known limits:
   needs its value. Spark believes that an element of an array without NULLs is never NULL. It is where the index is
   NULL: `a[NULL]` is NULL here, while in Spark it may fail or count as any value (`ascii(array('a')[i])` is 0).
   `try_add` and `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL.
-  So are `try_to_binary` and `hmac`. And Spark computes constants
+  So are `try_to_binary` and `hmac`, and `try_add` and its family of a STRING. And Spark computes constants
   while it plans, and then drops operands beside them as if they were written: where b is 0, `(1 / b) + if(1 = 2, 1,
   NULL)` is NULL, and `1 / b > 0 AND 1 = 2` is false. Here operands are dropped beside a written `NULL`, `TRUE` or
   `FALSE`, beside `nullif` of two equal literals, as in `isnotnull(try_subtract(a, nullif(5, 5)) / b)`, and beside a

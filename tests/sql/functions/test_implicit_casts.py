@@ -62,7 +62,8 @@ TEXTS = (
     "CAST(y - '2024-03-01' AS STRING)", "CAST('2024-03-01' - y AS STRING)", "t - s > INTERVAL 1 DAY",
     "decode(s, 'UTF-8')", "decode(w, 'UTF-16BE')", "y + INTERVAL 24 HOURS", "y - INTERVAL '1 00' DAY TO HOUR",
     "INTERVAL 24 HOURS + y", "y + INTERVAL 1 DAY", "struct(m['x'])", "array(r)['g']", "array(r, r)['h'].k",
-    "s IS NOT DISTINCT FROM w",
+    "s IS NOT DISTINCT FROM w", "try_add(s, 1)", "try_divide(s, 2)", "try_subtract(1, s)", "try_mod(s, i)",
+    "try_multiply(s, 2.5D)", "try_add(w, i)",
 )  # fmt: skip
 # Spark refuses these.
 REFUSED = (
@@ -82,6 +83,7 @@ ONLY_SPARK = (
     "schema_of_json('[{\"col\":01}]', map('allowNumericLeadingZeros', 'true'))", "NOT w", "array_max(NULL)",
     "sequence(i, w)", "sequence(1, NULL)", "y + NULL", "n[NULL]", "array_join(NULL, ',')", "s + INTERVAL 1 DAY",
     "t - NULL > INTERVAL 1 DAY", "arrays_zip(n, NULL)", "months_between(t, u, s)",
+    "transform(array(r), r -> struct(r.*))", "try_add(s, i / i)",
 )  # fmt: skip
 
 

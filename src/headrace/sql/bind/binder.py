@@ -63,8 +63,9 @@ def names_in(query: ParsedQuery, names: Names, ctx: PlanContext) -> ColumnNames:
             exprs = ExprBinder(scope, ctx, lambda node: None)
             exprs.aggregates, meanings = True, exprs.meanings
             for part in (part for item in query.items for part in parts_of(item.value)):
-                with suppress(HeadraceError):
-                    exprs.bind(part)
+                if meanings.of(part) is None:
+                    with suppress(HeadraceError):
+                        exprs.bind(part)
     return ColumnNames(meanings, ctx.meaning.time_zone)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadLiteral
@@ -17,7 +18,7 @@ from headrace.sql.functions.interval_functions import CALENDAR_MAKERS, MAKERS
 from headrace.sql.functions.number_formats import number_format
 from headrace.sql.functions.try_functions import TRIED
 from headrace.sql.parse.syntax import Apply
-from headrace.sql.plan.expr import Call, CaseWhen, Expr, Literal
+from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, Literal
 from headrace.sql.plan.types import INTEGRAL, VOID, is_numeric, wider
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def bind_derived(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -
 
 
 def _tried(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
-    """The operands as the operator casts them. Only its own errors become NULL, not those of the operands."""
+    """The operands as the operator casts them. Its own errors become NULL, and those of the cast of a STRING, but not
+    others of the operands."""
     if len(args) != 2:
         return None
     bound = bind_binary(binder=binder, name=TRIED[name], left=args[0], right=args[1], at=node.at)
@@ -42,7 +44,19 @@ def _tried(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr
     if bound.args[0].type == DATE and any(throws(arg) for arg in bound.args):
         # In Spark these also turn failures of their operands into NULL.
         binder.unsupported(f"{name} of a DATE and operands that may fail", "Use TRY_CAST inside it.", node.at)
-    return binder.call(name, bound.args, node.at)
+    if not any(arg.type == STRING for arg in args):
+        return binder.call(name, bound.args, node.at)
+    if any(map(throws, args)):  # with a STRING, Spark turns all failures into NULL
+        binder.unsupported(f"{name} of a STRING and operands that may fail", "Use TRY_CAST inside it.", node.at)
+    operands = (_attempted(expr, arg) for expr, arg in zip(bound.args, args, strict=True))
+    return binder.call(name, tuple(operands), node.at)
+
+
+def _attempted(expr: Expr, operand: Expr) -> Expr:
+    """`expr`, which is a text `operand` as the operator casts it, with TRY_CAST."""
+    if operand.type != STRING or expr is operand or not isinstance(expr, Cast):
+        return expr
+    return replace(expr, input=_attempted(expr.input, operand), attempt=True)
 
 
 def _equal_null(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:

@@ -132,6 +132,9 @@ class ExprBinder:
         if isinstance(node, IntervalCast):
             return cast_to_interval(self, self.bind(node.input), unit=node.unit, at=node.at, attempt=node.attempt)
         if isinstance(node, Aliased) and node.of_star:
+            if isinstance(node.value, Name) and node.value.parts[0].lower() in self.variables:
+                advice = "Give the variable another name: x.* means the columns of the struct x."
+                self.unsupported("* of a struct with the name of a lambda's variable", advice, node.at)
             return self.bind(node.value)
         if isinstance(node, Dot):
             return field_of(self.bind(node.input), node.field, self.span(node.at), node.at)
@@ -388,7 +391,7 @@ class ExprBinder:
         """An argument without its alias, which only `struct` takes."""
         if isinstance(node, Aliased) and function != "struct" and not node.of_star:
             self.mismatch(f"{function} does not take AS", "Remove the alias.", node.at)
-        return node.value if isinstance(node, Aliased) else node
+        return node.value if isinstance(node, Aliased) and not node.of_star else node
 
     def boolean(self, expr: Expr, operator: str) -> Expr:
         """An operand of a logical operator."""

@@ -18,7 +18,7 @@ from headrace.sql.parse.syntax import Constant, IntervalConstant
 
 _EPOCH = datetime(1970, 1, 1)
 _CYCLE = 146_097 * 86_400_000_000  # 400 years, after which the calendar repeats
-_LAST = (datetime.max - _EPOCH) // timedelta(microseconds=1)
+_FIRST, _LAST = ((end - _EPOCH) // timedelta(microseconds=1) for end in (datetime.min, datetime.max))
 
 
 def literal_text(node: Constant, time_zone: str) -> str:
@@ -42,8 +42,8 @@ def number_text(kind: DataType, value: Any) -> str:
         return double_text(float(str(np.float32(value))))
     if kind == DOUBLE:
         return double_text(value)
-    if isinstance(kind, DecimalType):
-        return str(value.quantize(Decimal(1)) if kind.scale == 0 else value)
+    if isinstance(kind, DecimalType):  # Java's has no exponent above 0, and no -0
+        return str(int(value) if kind.scale == 0 else value or value.copy_abs())
     return str(value)
 
 
@@ -69,8 +69,10 @@ def _time_text(kind: DataType, value: date | int, time_zone: str) -> str:
     if isinstance(value, date):
         return value.isoformat()
     micros = int(zone(time_zone).local(np.array([value]))[0]) if kind == TIMESTAMP else value
-    cycles = max(0, (micros - _LAST - 1) // _CYCLE + 1)  # Python's dates end with the year 9999
+    # Python's dates are those of the years 1 to 9999.
+    cycles = max(0, (micros - _LAST - 1) // _CYCLE + 1) + min(0, (micros - _FIRST) // _CYCLE)
     moment = _EPOCH + timedelta(microseconds=micros - cycles * _CYCLE)
-    year = f"+{moment.year + 400 * cycles}" if cycles else f"{moment.year:04d}"
+    year = moment.year + 400 * cycles
+    sign = "+" if year > 9999 else "-" if year < 0 else ""
     fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
-    return f"{year}{moment:-%m-%d %H:%M:%S}{fraction}"
+    return f"{sign}{abs(year):04d}{moment:-%m-%d %H:%M:%S}{fraction}"

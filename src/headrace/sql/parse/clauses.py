@@ -13,7 +13,7 @@ from headrace.sql.parse.syntax import ForeignQuery, ParsedQuery
 from headrace.sql.parse.watermarks import parse_derived_watermark
 
 # What follows CREATE, ALTER and DROP.
-_DECLARED = ("STREAM", "SINK", "PIPELINE", "VIEW", "OR")
+_DECLARED = ("STREAM", "SINK", "PIPELINE", "VIEW")
 
 
 class Clauses:
@@ -159,10 +159,18 @@ class Clauses:
 
     def foreign_query(self, start: int, refused: UnsupportedOnShared) -> ForeignQuery:
         """Takes the rest of the statement, up to an EMIT clause at its end, as Spark SQL."""
-        cursor = self.cursor
-        for place in range(cursor.position, len(cursor.tokens) - 1):
+        cursor, depth = self.cursor, 0
+        from_first = cursor.text[start : start + 4].upper() == "FROM"  # FROM a JOIN b ON a.x = 1 SELECT y
+        for place in range(1, len(cursor.tokens) - 1):
+            depth += {"(": 1, ")": -1}.get(cursor.tokens[place - 1].upper, 0)
+            if place < cursor.position or depth:  # a statement does not begin inside parentheses
+                continue
+            word, following = cursor.tokens[place].upper, cursor.tokens[place + 1].upper
+            if word == "DESC" or following in ("ROLLUP", "CUBE") or (word == "SELECT" and from_first):
+                continue
             # A line of a query may begin with SELECT, or with a column that is called create; neither looks like this.
-            after = cursor.tokens[place - 1].kind == "number" or cursor.tokens[place + 1].upper in _DECLARED
+            declares = following in _DECLARED or (word == "CREATE" and following == "OR")
+            after = declares or cursor.tokens[place - 1].kind == "number"
             if after and cursor.seems_first(place):
                 self._fail_without_semicolon(place)
         words = [t.upper for t in cursor.tokens[-4:-1]]

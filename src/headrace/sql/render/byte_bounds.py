@@ -10,6 +10,8 @@ from headrace.model.schema import BINARY, STRING, Array, DataType, Map, Struct
 SHORT = 64.0  # bytes of a number, date or digest as text
 # Below this bound the matches of a row are not counted: the bound is good enough.
 WORTH_COUNTING = 65_536
+# Characters of SQL that a bound may write several times. Nested calls would grow exponentially.
+MOST_REPEATED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,9 @@ def constant(size: float) -> Bytes:
 
 
 def counted(bound: Bytes, exact: str) -> Bytes:
-    """`bound` for small rows, else the exact size, which takes longer to compute."""
+    """`bound` for small rows, else the exact size, which takes longer to compute. Only that if `bound` is long."""
     sql = f"(CASE WHEN {bound.sql} <= {WORTH_COUNTING} THEN {bound.sql} ELSE {exact} END)"
-    return Bytes(sql, bound.columns, bound.fixed)
+    return Bytes(exact if len(bound.sql) > MOST_REPEATED else sql, bound.columns, bound.fixed)
 
 
 def added(parts: Sequence[Bytes]) -> Bytes:

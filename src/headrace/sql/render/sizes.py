@@ -43,7 +43,7 @@ from headrace.sql.render.collection_sizes import (
     lambda_grows,
 )
 from headrace.sql.render.duckdb import LONGEST, ColumnText, render, ring0_column, text_literal
-from headrace.sql.render.text_sizes import FACTORS, formatted_size, multiplied_size, multiplies, passing
+from headrace.sql.render.text_sizes import FACTORS, formatted_size, multiplied_size, multiplies, passing, taken_size
 
 # Functions whose result may be longer than their arguments.
 GROWING = frozenset(
@@ -317,6 +317,8 @@ class Sizes:
         if name == "translate":
             to = args[2].value if isinstance(args[2], Literal) else None
             return self.size(args[0]) if isinstance(to, str) and to.isascii() else self.size(args[0]).times(4.0)
+        if (taken := taken_size(self, expr)) is not None:
+            return taken
         if name in FACTORS or name == "from_json":
             return multiplied_size(self, expr)
         if name == "format_string":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from headrace.model.schema import Array, DataType, Map, Struct
 from headrace.sql.functions.format_functions import FormatRefused, format_parts
 from headrace.sql.functions.nesting import parts
 from headrace.sql.plan.expr import Call, Expr, Literal
-from headrace.sql.render.byte_bounds import SHORT, Bytes, added, constant, counted, is_variable
+from headrace.sql.render.byte_bounds import MOST_REPEATED, SHORT, Bytes, added, constant, counted, is_variable
 from headrace.sql.render.duckdb import render
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ FACTORS = {
     "split": 1.0 + ELEMENT, "regexp_extract_all": 1.0 + ELEMENT, "str_to_map": 1.0 + 2 * ELEMENT,
     "json_object_keys": 1.0 + ELEMENT / 4,
 }  # fmt: skip
+# They make elements, keys and values of parts of the first argument. These functions take one of them.
+_CUTTING = ("split", "regexp_extract_all", "str_to_map", "json_object_keys")
+_TAKING = ("element", "element_at", "try_element_at", "get")
+# A pattern that matches one text: without special characters, or with escaped ones.
+_PLAIN_PATTERN = re.compile(r"(?:[^\\.\[\]{}()*+?^$|'\x00-\x1f]|\\[^\w'\x00-\x20])+")
 # Texts inside an expression count when they may be more than so many times as large as the columns that they read.
 _MUCH = 4.0
 _SHORTEST_RECORD = 3.0  # bytes of `{},` in a JSON array
@@ -80,22 +86,30 @@ def multiplied_size(sizes: Sizes, expr: Call) -> Bytes:
     text, *rest = expr.args
     size = sizes.size(text)
     bound = added([constant(SHORT + _record_width(expr.type)), size.times(_times(expr))])
-    if expr.name == "from_json" and not sizes.opaque(text):
-        x = render(text, sizes.column)
+    if expr.name not in ("split", "from_json") or sizes.opaque(text):
+        return bound
+    x = render(text, sizes.column)
+    if len(x) > MOST_REPEATED:
+        return bound
+    if expr.name == "from_json":
         records, elements = (f"(strlen({x}) - strlen(replace({x}, '{mark}', '')))" for mark in ("{", ","))
         more = f"{records} * {_record_width(expr.type)} + {elements} * {ELEMENT}"
         return counted(bound, f"(coalesce(strlen({x}) + {more}, 0) + {SHORT})")
-    between = rest[0].value if expr.name == "split" and rest and isinstance(rest[0], Literal) else None
-    if (
-        not isinstance(between, str)
-        or not between
-        or (not between.isalnum() and between not in ",;:/ ")
-        or sizes.opaque(text)
-    ):
+    pattern = rest[0].value if isinstance(rest[0], Literal) else None
+    if not isinstance(pattern, str) or not _PLAIN_PATTERN.fullmatch(pattern):
         return bound
-    x = render(text, sizes.column)
+    between = re.sub(r"\\(.)", r"\1", pattern)
     found = f"(strlen({x}) - strlen(replace({x}, '{between}', ''))) / {len(between.encode())}"
-    return counted(bound, f"(strlen({x}) + coalesce({found}, 0) * {ELEMENT} + {SHORT})")
+    exact = f"(coalesce(strlen({x}) + {found} * {ELEMENT}, 0) + {SHORT})"  # much faster to compute than the list
+    return Bytes(exact, bound.columns, bound.fixed)
+
+
+def taken_size(sizes: Sizes, expr: Call) -> Bytes | None:
+    """An upper bound of an element of what `split` and the like make of a text: it is a part of the text. None for all
+    other calls."""
+    if expr.name not in _TAKING or not isinstance(expr.args[0], Call) or expr.args[0].name not in _CUTTING:
+        return None
+    return added([constant(SHORT), sizes.size(expr.args[0].args[0])])
 
 
 def formatted_size(sizes: Sizes, expr: Call) -> Bytes:
