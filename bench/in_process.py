@@ -11,6 +11,7 @@ import pickle
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class LocalQuery:
 
     `bridge_bytes` are the bytes of all messages from tasks to lanes, `messages` and `calls` those that the state host
     got. Without `one_machine` large packs travel inside messages, as on a cluster. If `cold`, planning and commit
-    find nothing in the processor's caches and no garbage, whatever the tasks did before.
+    find nothing in the processor's caches, whatever the tasks did before.
     """
 
     def __init__(self, request: QueryRequest, parallelism: int = PARALLELISM, one_machine: bool = True) -> None:
@@ -69,35 +70,41 @@ class LocalQuery:
 
     def step(self) -> bool:
         """Run one epoch. False if there was nothing to do."""
-        self._cool()
-        began = time.process_time()
-        start = self._offset or self._planner.initial()
-        end = self._planner.latest(start)
-        if end == start:
-            return False
-        sent = [pickle.dumps(part) for part in self._planner.partitions(start, end)]
-        began = self._took("plan", began)
+        with self._in_driver() as began:
+            start = self._offset or self._planner.initial()
+            end = self._planner.latest(start)
+            if end == start:
+                return False
+            sent = [pickle.dumps(part) for part in self._planner.partitions(start, end)]
+            began = self._took("plan", began)
         batches = [list(read_partition(pickle.loads(part))) for part in sent]
         began = self._took("tasks", began)
         self.tasks, self.epochs = self.tasks + len(sent), self.epochs + 1
         self.bridge_bytes += sum(batch.nbytes for found in batches for batch in found)
         rows = [row for lane, found in _by_lane(batches).items() for row in self._lane(lane, found)]
         self._took("state", began)
-        self._cool()
-        began = time.process_time()
-        self._committer.commit(rows)
-        self._planner.commit(end)
-        self._took("commit", began)
+        with self._in_driver() as began:
+            self._committer.commit(rows)
+            self._planner.commit(end)
+            self._took("commit", began)
         self._offset = end
         done = self._checkpoint / "commits" / str(end["epoch"])
         done.parent.mkdir(exist_ok=True)
         done.touch()  # as Spark does
         return True
 
-    def _cool(self) -> None:
+    @contextmanager
+    def _in_driver(self) -> Iterator[float]:
+        """For the driver's work; gives the time at its begin. What the tasks have left in this process is not the
+        driver's: garbage is collected before, and the rest is not looked at meanwhile."""
+        gc.collect()
+        gc.freeze()
         if self.cold:
-            gc.collect(1)  # what the tasks have left is not the driver's
             np.zeros(CACHES, np.uint8).fill(1)
+        try:
+            yield time.process_time()
+        finally:
+            gc.unfreeze()
 
     def _took(self, part: str, began: float) -> float:
         now = time.process_time()

@@ -40,6 +40,7 @@ def measure(report: Report, say: Callable[[str], None], quick: bool) -> list[Obs
     report.require("driver_cpu_rows_x100", many / few, ROWS_BOUND, "at most", "x")
     by_pipelines = {n: driver(n, 2, 500, 4) for n in _steps((1, 10, 100, 300, 1000), quick)}
     by_tasks = {n: driver(8, n, 4_000, 4) for n in _steps((2, 20, 200), quick)}
+    driver(300, 100, 4_000, 2)
     report.facts["driver_ms_by_pipelines"] = {str(n): round(ms, 1) for n, ms in by_pipelines.items()}
     report.facts["driver_ms_by_tasks"] = {str(n): round(ms, 1) for n, ms in by_tasks.items()}
     report.facts["driver_ms_1000_pipelines_200_tasks"] = round(driver(1000, 200, 4_000, 1), 1)

@@ -1,9 +1,10 @@
 """Predicted against measured: epochs in one process, and the runs of bench-peers on Spark.
 
-The model is fitted on small epochs (up to 300,000 rows, up to 24 pipelines) and on the driver's, and has to predict
-larger ones. For runs on Spark two more numbers are needed: the CPU of Spark itself per epoch, and in the first round,
-in which Java's compilers are busy. They are fitted from the runs with one and with 16 pipelines, and the others are
-predicted. On one machine partial rows travel as files, so that Spark's work does not grow with them.
+The model is fitted on small epochs (up to 300,000 rows, up to 64 pipelines) and on the driver's, and has to predict
+larger ones. For runs on Spark three more numbers are needed: the CPU of Spark itself per epoch and in the first
+round, in which Java's compilers are busy, and what a partial row costs more there. On one machine partial rows travel
+as files, but there two tasks work at once and share the caches and the memory's bandwidth. The three are fitted from
+the runs with one and with 16 pipelines, and the others are predicted.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def calibrate(say: Say, quick: bool, driver: Sequence[Observation] = ()) -> Cost
             for rows in QUICK_ROWS if quick else FULL_ROWS:
                 found.append(observe(WORKLOADS[name], count, rows, warm=2, measured=2 if quick else 3))
         found.append(observe(WORKLOADS[name], 6, 10_000, tasks=8, warm=2, measured=2))
+    found += [observe(WORKLOADS["a"], 64, rows, warm=2, measured=2) for rows in (80_000, 160_000)]
     for workload, count in ((WIDE, 1), (WINDOWS, 4), (WINDOWS, 12), (FILTERS, 6)):
         for rows in (10_000, 80_000):
             found.append(observe(workload, count, rows, warm=2, measured=2))
@@ -81,12 +83,13 @@ def check_driver(report: Report, model: CostModel, seen: Observation, say: Say) 
 
 @dataclass(frozen=True, slots=True)
 class PeerRun:
-    """The runs of headrace in bench-peers with `count` pipelines: how many epochs, our CPU as predicted, and the
-    measured CPU of every round."""
+    """The runs of headrace in bench-peers with `count` pipelines: how many epochs and partial rows, our CPU as
+    predicted, and the measured CPU of every round."""
 
     name: str
     count: int
     epochs: int
+    partials: float
     ours: float
     measured: tuple[float, ...]
 
@@ -96,7 +99,7 @@ class PeerRun:
 
     def counts(self, first: float) -> list[float]:
         """What the CPU of Spark is proportional to. `first` is 1 in the first round."""
-        return [float(self.epochs), first]
+        return [float(self.epochs), self.partials, first]
 
 
 def check_peers(report: Report, model: CostModel, stored: Mapping[str, Any], say: Say) -> None:
@@ -109,8 +112,11 @@ def check_peers(report: Report, model: CostModel, stored: Mapping[str, Any], say
     matrix = np.array([run.counts(float(number == 0)) for run, number, _ in fitted])
     left = np.array([max(cpu - run.ours, 0.0) for run, _, cpu in fitted])
     costs = nonnegative(matrix, left)
-    say(f"  Spark itself: {costs[0]:.2f} s of CPU per epoch, {costs[1]:.2f} s in the first round")
-    report.facts["spark_cpu"] = {"epoch": costs[0], "first_round": costs[1]}
+    say(
+        f"  on Spark: {costs[0]:.2f} s of CPU per epoch, {costs[1] * 1e6:.3f} us per partial row, {costs[2]:.2f} s in "
+        "the first round"
+    )
+    report.facts["spark_cpu"] = {"epoch": costs[0], "partial_row": costs[1], "first_round": costs[2]}
     for run in runs:
         if not run.fitted:
             # The median of several rounds is not that of the first one.
@@ -130,6 +136,7 @@ def _runs(model: CostModel, name: str, result: Mapping[str, Any]) -> Iterator[Pe
             name,
             count,
             len(epochs),
+            partials=sum(load.partials for load in loads),
             ours=sum(model.total(load) for load in loads),
             measured=tuple(run.cpu for run in rounds),
         )
