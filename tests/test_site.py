@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.formats.bad import REASONS
+from headrace.model.bad_reasons import REASONS
 from scripts import plots, site
 from tests.code import ROOT
 

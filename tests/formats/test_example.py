@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from headrace.formats import FORMATS
-from headrace.formats.bad import REASONS, BadRecord, BadRecords
+from headrace.formats.bad import BadRecord, BadRecords
+from headrace.model.bad_reasons import REASONS
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.format_kind import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.format_settings import FormatSettings

@@ -346,8 +346,8 @@ def test_columns_of_a_split_select_list_have_sparks_names() -> None:
     query = plan("SELECT transform(collect_list(e.k), k -> upper(k)), f(max(e.k)) FROM s e GROUP BY e.id", Checker())
     assert query.program.spark is not None
     variable = "namedlambdavariable()"
-    names = (f"transform(collect_list(k), lambdafunction(upper({variable}), {variable}))", "f(max(k))")
-    assert all(f" AS `{name}`" in query.program.spark.sql for name in names), query.program.spark.sql
+    lists = f"transform(collect_list(k), lambdafunction(upper({variable}), {variable}))"
+    assert all(f" AS `{name}`" in query.program.spark.sql for name in (lists, "f(max(k))")), query.program.spark.sql
 
 
 @pytest.mark.parametrize(
