@@ -10,12 +10,12 @@ import numpy as np
 
 from headrace.formats import FORMATS
 from headrace.formats.bad import BadRecord, BadRecords
-from headrace.model.bad_reasons import REASONS
 from headrace.formats.columns import PLAIN, Syntax
 from headrace.formats.format_kind import Decoded, FormatKind, Framed, Preamble
 from headrace.formats.format_settings import FormatSettings
 from headrace.formats.framing import frame_lines
 from headrace.formats.index import FieldIndex, decode, view_of
+from headrace.model.bad_reasons import REASONS
 from headrace.model.schema import Field, Schema, parse_type
 
 PAIR = re.compile(rb"(\w+)=(\S*)")
