@@ -43,7 +43,7 @@ class ListedReasons:
         if _KEEPS_ZEROS.search(text):
             rest -= {i for i in rest if same("", *(without_sign(side.values[i]) for side in (ours, theirs)))}
         rest -= self._computed_nulls(text, rest, ours, theirs)
-        if any(set(self._values(part)) == {FAILED} for part in constant_parts(text)):
+        if any(is_always(FAILED, self._values(part)) for part in constant_parts(text)):
             return True  # Spark fails while it plans, and evaluates it in no row then
         return not rest or rest <= self._null_index(text)
 
@@ -54,7 +54,7 @@ class ListedReasons:
             return set()
         for part in constant_parts(text):
             planned = self._plan(part)
-            if not isinstance(planned, HeadraceError) and set(self._duck.evaluate(*planned).values) == {None}:
+            if not isinstance(planned, HeadraceError) and is_always(None, self._duck.evaluate(*planned).values):
                 text = text.replace(part, f"CAST(NULL AS {planned[0]})")
         written = self._values(text)
         return {i for i in rows if written and same(ours.type, written[i], theirs.values[i])}
@@ -81,6 +81,11 @@ class ListedReasons:
         if isinstance(planned, HeadraceError):
             return []
         return self._duck.evaluate(*planned).values
+
+
+def is_always(wanted: Any, values: list[Any]) -> bool:
+    """True if there are values, and all of them are `wanted`."""
+    return bool(values) and all(not isinstance(v, list | dict) and v == wanted for v in values)
 
 
 def is_other_digits(ours: Any, theirs: Any) -> bool:
