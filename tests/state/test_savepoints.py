@@ -230,8 +230,9 @@ from headrace.state.restore import restore
 restore(Path(sys.argv[1]), Path(sys.argv[2]), rewind=True)
 """
 PLACES = (
-    "restore-copied", "restore-handed-over", "rewind-between-files@1", "rewind-between-files@3", "rewind-between-files@5",
-    "restore-between-sinks@1", "restore-between-sinks@2", "restore-before-rename", "restore-finished",
+    "restore-copied", "restore-handed-over", "rewind-between-files@1", "rewind-between-files@3",
+    "rewind-between-files@5", "restore-between-sinks@1", "restore-between-sinks@2", "restore-before-rename",
+    "restore-finished",
 )  # fmt: skip
 
 
