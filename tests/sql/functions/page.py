@@ -92,6 +92,9 @@ Known limits:
   `FALSE`, beside `nullif` of two equal literals, as in `isnotnull(try_subtract(a, nullif(5, 5)) / b)`, and beside a
   value that is never NULL and compared with itself. Beside other constants they may be evaluated, and fail.
   A constant that fails, such as `CAST('x' AS INT)`, fails Spark while it plans. Here it fails the rows that need it.
+- `array_repeat` of an array copies it, while Spark repeats a reference. Where that is computed again for each element,
+  as in `transform(xs, x -> array_max(array_repeat(xs, 1000)))`, it takes 1,000 times the memory and fails where that is
+  too much.
 - A constant index of an array that always fails is refused, as in `a[2147483647 + 1]`. Spark evaluates it while it
   plans, unless it may be NULL for Spark, and fails even where no row has an array.
 - Sums and products of whole numbers have their constants last, as one number, like in Spark: `i + 1 + -1` cannot
