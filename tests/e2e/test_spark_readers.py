@@ -170,6 +170,7 @@ def test_the_example_of_the_documentation_runs_and_continues_after_a_stop(stream
         until(lambda: "first_of_minute" in hub.pipelines, "the reader is declared")
         give(1)
         until(lambda: written(streams, out), "the first rows are written")
+        until(lambda: hub.pipelines["first_of_minute"].status().waiting_rows == 0, "their batch is committed")
         query.stop()
         give(2)
         assert hub.pipelines["first_of_minute"].status().waiting_rows == 10
