@@ -63,27 +63,27 @@ def test_large_packs_are_files_until_their_epoch_is_committed(
 
 
 @contextmanager
-def deleting(state: Path, most: int) -> Iterator[None]:
-    """Delete the first files with packs as soon as they are there."""
-    over = threading.Event()
+def deleting(state: Path, most: int) -> Iterator[list[Path]]:
+    """Delete the first files with packs as soon as they are there. The list has those that were deleted."""
+    over, deleted = threading.Event(), list[Path]()
 
     def delete() -> None:
-        left = most
-        while left > 0 and not over.wait(0.002):
+        while len(deleted) < most and not over.wait(0.002):
             for path in packs(state):
                 with suppress(FileNotFoundError):
                     path.unlink()
-                    left -= 1
+                    deleted.append(path)
 
     thread = threading.Thread(target=delete, daemon=True)
     thread.start()
     try:
-        yield
+        yield deleted
     finally:
         over.set()
         thread.join(30)
 
 
 def test_a_pack_that_someone_deletes_costs_another_try_and_no_row(spark: SparkSession, tmp_path: Path) -> None:
-    with headrace.connect(tmp_path / "state", spark=spark) as hub, deleting(tmp_path / "state", most=2):
+    with headrace.connect(tmp_path / "state", spark=spark) as hub, deleting(tmp_path / "state", 2) as gone:
         run(hub, tmp_path / "in")
+    assert len(gone) >= 2
