@@ -95,6 +95,8 @@ Known limits:
 - `array_repeat` of an array copies it, while Spark repeats a reference. Where that is computed again for each element,
   as in `transform(xs, x -> array_max(array_repeat(xs, 1000)))`, it takes 1,000 times the memory and fails where that is
   too much.
+- `array(struct(1 / i AS p, i AS q)).q` fails where i is 0, while Spark takes `q` alone. `concat(array(1 / i),
+  nullif(array(1), array(1)))` is NULL there, while Spark fails.
 - A constant index of an array that always fails is refused, as in `a[2147483647 + 1]`. Spark evaluates it while it
   plans, unless it may be NULL for Spark, and fails even where no row has an array.
 - Sums and products of whole numbers have their constants last, as one number, like in Spark: `i + 1 + -1` cannot
