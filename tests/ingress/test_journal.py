@@ -8,6 +8,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -296,6 +297,46 @@ def test_addresses_never_go_back_when_only_the_position_of_the_consumer_is_left(
     assert [run for g in reader.stretches(planned, end, 1) for s in g for run in _runs(tmp_path, s)] == [b"fresh\n"]
     assert reader.lost == planned.address - read_to.address
     again.close()
+
+
+@settings(max_examples=25)
+@given(st.lists(st.booleans(), max_size=2), st.floats(0, 1), st.sampled_from([disk.ready_path, disk.segment_path]))
+def test_what_comes_after_a_newest_file_that_lost_its_beginning_is_read_also_after_jumps(
+    killed: list[bool], keep: float, path: Callable[[Path, int], Path]
+) -> None:
+    """The consumer's position may be that of an earlier file: it moves with the epoch after."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        root = Path(directory)
+        planned = JournalPosition()
+        for life, kill in enumerate([*killed, False]):
+            journal = Journal(root, 1 << 20)
+            Sender(journal, 1).send(b"".join(b"%d\n" % i for i in range(life * 40, life * 40 + 40)))
+            assert journal.flush()
+            reader = ReadyLog(root)
+            reader.follow(planned)
+            commit(root, "stream", planned)
+            planned = reader.advance(planned, None)
+            if kill:
+                journal._mark.close()
+                os.close(journal._lock)
+            else:
+                journal.close()
+        newest = path(root, journal.number)
+        os.truncate(newest, int(newest.stat().st_size * keep))
+        try:
+            again = Journal(root, 1 << 20)
+        except JournalDamaged:
+            return
+        Sender(again, 9).send(b"fresh\n")
+        assert again.flush()
+        assert again.address > planned.address
+        assert again.lost_bytes <= 400  # jumps are not bytes
+        reader = ReadyLog(root)
+        reader.follow(planned)
+        stretches = reader.stretches(planned, reader.advance(planned, None), 1)
+        assert [run for group in stretches for s in group for run in _runs(root, s)][-1:] == [b"fresh\n"]
+        assert reader.lost <= 400
+        again.close()
 
 
 def test_damage_under_a_reader_is_an_error_that_names_the_place(tmp_path: Path) -> None:

@@ -36,8 +36,15 @@ OLDER_RECORD = b"HLR1"  # the first bytes of a record of earlier versions
 # the stream needs them (headrace.ingress.peer_facts), then padding.
 FIXED = struct.Struct("<qqQqqiiii")
 HEAD_BYTES = FIXED.size + 8 * 4096  # a head is at most this
+# A journal that may have lost its end continues this many addresses later: more than any disk has in its cache.
+JUMP = 1 << 40
 _SHIFT = 40
 _MASK = (1 << 64) - 1
+
+
+def bytes_between(address: int, later: int) -> int:
+    """The bytes of units between two addresses, without the jumps between them."""
+    return max(0, later - address) % JUMP
 
 
 def segment_path(directory: Path, number: int) -> Path:

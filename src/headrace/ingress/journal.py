@@ -39,8 +39,6 @@ from headrace.ingress.recovery import recover, scan
 from headrace.ingress.retention import Retention
 from headrace.ingress.shredder import SequenceShredder
 
-# A journal that may have lost its end continues this many addresses later: more than any disk has in its cache.
-JUMP = 1 << 40
 # A segment of this size is freed when it was read completely and no data came for this long.
 IDLE_SECONDS, IDLE_BYTES = 1.0, 1 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -85,9 +83,11 @@ class Journal:
         self.counters = Counters(found.counters)
         self._kept.finished = found.logs
         newest = found.logs[max(found.logs)] if found.logs else None
-        address = max(newest.address_end if newest else 0, consumed.address)
-        if not found.clean or (newest is not None and newest.address_end < consumed.address):
-            address += JUMP
+        end = newest.address_end if newest else 0
+        # Not after `end` alone: a file that is gone may have begun after a jump, and an epoch may be planned with it.
+        address = max(end, consumed.address, self._mark.value.synced.address)
+        if not found.clean or (newest is not None and end < address):
+            address += disk.JUMP
         self._mark.open()
         try:
             gone = disk.LogHead(address_end=consumed.address)  # without any log, all data was read

@@ -60,7 +60,7 @@ class ReadyLog:
         self._known = self._known[self._index(start.address) :]
         for gap, size in self._gaps.items():
             if gap[0] < start.address < gap[1]:
-                self._gaps[gap] = max(size, start.address - gap[0])
+                self._gaps[gap] = max(size, disk.bytes_between(gap[0], start.address))
         while True:
             at = self._end
             # List the logs before reading: if there is a later log, `at.file` is final.
@@ -98,7 +98,8 @@ class ReadyLog:
             missing = disk.ready_path(self.directory, before.number)
             raise disk.damaged(missing, at.pos) if missing.exists() else disk.damaged(missing, 0, "is missing")
         if before.address_end < record.address:
-            self._gaps[before.address_end, record.address] = at.address - before.address_end
+            gap = before.address_end, record.address
+            self._gaps[gap] = disk.bytes_between(before.address_end, at.address)
             first = self._index(before.address_end)
             self._total, self._known = self._before(first), self._known[:first]
         self._end = JournalPosition(number, 0, record.address)

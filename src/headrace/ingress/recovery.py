@@ -103,7 +103,7 @@ def recover(directory: Path, consumed: JournalPosition, mark: Mark | None) -> Re
             found.counters = seen.counters
         whole = seen.problem is None and seen.facts is not None and (last or _reaches(directory, seen, numbers[i + 1]))
         if not whole or last:
-            _cut(directory=directory, numbers=numbers[i:], seen=seen, found=found, mark=known)
+            _cut(directory=directory, numbers=numbers[i:], seen=seen, found=found, mark=known, consumed=consumed)
             break
     new = mark is None and not numbers and consumed == JournalPosition()
     found.clean = new or (found.clean and _ends_at(found.logs, mark))
@@ -297,15 +297,18 @@ def _has_what_was_synced(number: int, at: int, path: Path, mark: Mark) -> bool:
     return here and path.suffix == ".log" and (mark.synced.file, mark.synced.pos) <= (number, path.stat().st_size)
 
 
-def _cut(directory: Path, numbers: list[int], seen: LogScan, found: Recovered, mark: Mark) -> None:
+def _cut(
+    directory: Path, numbers: list[int], seen: LogScan, found: Recovered, mark: Mark, consumed: JournalPosition
+) -> None:
     """Truncate log `numbers[0]` after its last intact record, and delete the later logs, which were never synced."""
     end = seen.facts.address_end if seen.facts else max([0, *(facts.address_end for facts in found.logs.values())])
+    end = max(end, consumed.address)
     for number in numbers[1:]:
         head = _head_or_none(directory, number)
         if head is not None and head.head is not None:
-            found.lost = max(found.lost, head.head.address_end - end)
+            found.lost = max(found.lost, disk.bytes_between(end, head.head.address_end))
     if (numbers[0], seen.facts.ready_end if seen.facts else 0) < (mark.synced.file, mark.synced.pos):
-        found.lost = max(found.lost, mark.synced.address - end)
+        found.lost = max(found.lost, disk.bytes_between(end, mark.synced.address))
     gone = numbers[1:] if seen.facts is not None else numbers
     # Emptied first: if this is interrupted, a segment with bytes and without a log would be damage.
     for segment in filter(Path.exists, (disk.segment_path(directory, number) for number in gone)):

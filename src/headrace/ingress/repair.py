@@ -19,7 +19,6 @@ from headrace.base.durable import fsync, private_directory, write_atomic
 from headrace.errors import JournalDamaged
 from headrace.ingress import entries as disk
 from headrace.ingress.counters import Counters
-from headrace.ingress.journal import JUMP
 from headrace.ingress.journal_files import locked
 from headrace.ingress.kernels.array_columns import GONE, U_BYTES, U_FLAGS, U_FRAGMENTS
 from headrace.ingress.losses import add_loss
@@ -232,7 +231,7 @@ class _Log:
             assert self.after is not None
             address, block = self.after.address_end, self.after.segment_end
         lost = max(0, address - self._address)
-        if lost >= JUMP // 2:  # the head is gone, and with it the first address of the log
+        if lost >= disk.JUMP // 2:  # the head is gone, and with it the first address of the log
             lost = max(0, block - self._block)
         self._address = address - lost
         if at == 0:
