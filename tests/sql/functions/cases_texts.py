@@ -204,7 +204,7 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield "levenshtein(STRING, STRING, INT)", ("STRING",), f"levenshtein(left(a, 30), '{other}', 2)"
     for word in ("Robert", "Ashcraft", "Tymczak", "Pfister", "ab-c", "aé b", "Jackson", "Lloyd", "whw"):
         yield "soundex(STRING)", ("STRING",), f"soundex(concat('{word}', a))"
-    for digits in ("79927398713", "79927398714", "0", "٣"):
+    for digits in ("79927398713", "79927398714", "0", "٣", "١٨", "1٨", "𝟏𝟖", "²0"):
         yield "luhn_check(STRING)", ("STRING",), f"luhn_check(concat('{digits}', a))"
     for key, text in _WORDED:
         yield key, ("STRING",), text

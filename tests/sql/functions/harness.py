@@ -229,10 +229,11 @@ class Spark:
         return [found[text] for text in texts]
 
     def may_be_null(self, text: str) -> bool:
-        """True if Spark believes that an expression may be NULL, or refuses it."""
+        """True if Spark believes that an expression may be NULL when it has simplified it, or refuses it."""
         try:
-            found: bool = self.session.sql(f"SELECT {text} AS r FROM v").schema.fields[0].nullable
-        except AnalysisException:
+            frame = self.session.sql(f"SELECT {text} AS r FROM v")
+            found: bool = frame._jdf.queryExecution().optimizedPlan().schema().apply(0).nullable()
+        except (AnalysisException, Py4JJavaError):
             return True
         return found
 

@@ -43,6 +43,8 @@ class ListedReasons:
         if _KEEPS_ZEROS.search(text):
             rest -= {i for i in rest if same("", *(without_sign(side.values[i]) for side in (ours, theirs)))}
         rest -= self._computed_nulls(text, rest, ours, theirs)
+        if rest:
+            rest -= self._spelled(text)
         if any(is_always(FAILED, self._values(part)) for part in constant_parts(text)):
             return True  # Spark fails while it plans, and evaluates it in no row then
         return not rest or rest <= self._null_index(text)
@@ -64,6 +66,16 @@ class ListedReasons:
         return {
             i for operand in evaluated_first(text) for i, value in enumerate(self._values(operand)) if value == FAILED
         }
+
+    def _spelled(self, text: str) -> set[int]:
+        """The rows in which the JSON of a part has other digits of a FLOAT or DOUBLE."""
+        found: set[int] = set()
+        for part in json_texts(text):
+            theirs = self._spark.evaluate([part])[0]
+            if not isinstance(theirs, str):
+                pairs = enumerate(zip(self._values(part), theirs.values, strict=False))
+                found |= {i for i, (a, b) in pairs if a != b and is_other_digits(a, b)}
+        return found
 
     def _null_index(self, text: str) -> set[int]:
         """The rows in which an element is taken at an index that is NULL, where Spark believes that the element is
@@ -130,6 +142,16 @@ def evaluated_first(text: str) -> list[str]:
     """
     found = [_arguments(text, match.end())[0] for match in re.finditer(r"\b(?:nullif(?:zero)?|regexp_substr)\(", text)]
     return found + [_before(text, match.start()) for match in re.finditer(r" (?:NOT )?BETWEEN ", text)]
+
+
+def json_texts(text: str) -> list[str]:
+    """The calls that make JSON in an expression.
+
+    >>> json_texts("left((to_json(struct(c_1))), 30)")
+    ['to_json(struct(c_1))']
+    """
+    found = re.finditer(r"\bto_json\(", text)
+    return [match[0] + ",".join(_arguments(text, match.end())) + ")" for match in found]
 
 
 def constant_parts(text: str) -> list[str]:

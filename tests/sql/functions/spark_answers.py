@@ -79,7 +79,7 @@ class RememberingSpark:
 
     def may_be_null(self, text: str) -> bool:
         """True if Spark believes that an expression may be NULL, or refuses it."""
-        found: bool = self._one("null", text, lambda spark: spark.may_be_null(text))
+        found: bool = self._one("null when simplified", text, lambda spark: spark.may_be_null(text))
         return found
 
     def _one(self, about: str, text: str, ask: Callable[[Spark], Any]) -> Any:

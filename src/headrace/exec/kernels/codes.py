@@ -34,8 +34,8 @@ def _from_base32(text: str) -> bytes:
     for digit in digits:
         value = value << 5 | digit
     bits = len(digits) * 5
-    if len(digits) % 8 == 1:  # of one digit alone, the upper bits are a byte
-        return (value >> 5).to_bytes(bits // 8, "big") + bytes([digits[-1] >> 2])
+    if len(digits) % 8 == 1:  # of one digit too many, the upper bits and those before them are a byte
+        return (value >> 5).to_bytes(bits // 8, "big") + bytes([value >> 2 & 0xFF])
     return (value >> bits % 8).to_bytes(bits // 8, "big")
 
 

@@ -189,7 +189,7 @@ def _levenshtein(left: Strings, right: Strings) -> pa.Array[Any]:
 
 
 def _luhn(row: str) -> bool:
-    if not row or not row.isascii() or not row.isdigit():
+    if not row or not row.isdecimal() or max(row) > "\uffff":  # Java's digits of all scripts, by UTF-16 unit
         return False
     digits = [int(c) for c in reversed(row)]
     return (sum(digits[::2]) + sum(d * 2 - 9 * (d > 4) for d in digits[1::2])) % 10 == 0
