@@ -14,7 +14,7 @@ def _cases() -> Iterator[tuple[str, tuple[str, ...], str, int]]:
         yield f"hmac({kind}, {kind})", (kind, kind), "hmac(a, b)", 0
         for name in ("sha-1", "MD5", "SHA-224", "SHA-256", "SHA-384", "SHA-512"):
             yield f"hmac({kind}, {kind}, STRING)", (kind, kind), f"hmac(a, b, '{name}')", 0
-    for text in ("MZXW6YTBOI======", "MZXW6YTBOI", "mzxw6", "1", "MZ XW", "MZXW6YTB=OI", "éMZ", "M", "MZX", "iAcCyNx5K"):
+    for text in ("MZXW6YTBOI======", "MZXW6YTB=OI", "mzxw6", "1", "MZ XW", "éMZ", "M", "MZX", "iAcCyNx5K"):
         yield "from_base32(STRING)", ("BOOLEAN",), f"from_base32(CASE WHEN a THEN '{text}' END)", 0
     for word in ("MARTHA", "MARHTA", "sitting", "", "日本語", "abcdxxxx", "😀x"):
         yield "jaro_winkler_similarity(STRING, STRING)", ("STRING",), f"jaro_winkler_similarity(a, '{word}')", 2
