@@ -124,6 +124,16 @@ class Duck:
         except duckdb.Error:
             return Outcome(kind.ddl, self._one_by_one(kind, wire))
 
+    def failure(self, kind: DataType, sql: str, row: int) -> str:
+        """DuckDB's message about a row that fails; empty where it does not."""
+        try:
+            self.connection.execute(
+                f"SELECT {_wire(kind, duck.typed(kind, sql))} FROM rows WHERE {ROW} = {row}"
+            ).fetchall()
+        except duckdb.Error as problem:
+            return str(problem)
+        return ""
+
     def passing(self, parts: list[str]) -> list[int] | str:
         """The rows that pass a filter, by the values of the operands of its AND: the next one is evaluated where one is
         true. FAILED if one fails."""

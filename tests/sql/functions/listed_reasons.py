@@ -21,6 +21,7 @@ _COLUMN = re.compile(r"\bc_[0-9]+\b")
 
 
 _NUMBER = re.compile(r"-?[0-9]+\.[0-9]+(?:E-?[0-9]+)?")
+_GROUPED = re.compile(r"-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.0*)?")  # of format_number
 # Whether Spark keeps the sign of a zero in a key, and the order of zeros, depends on how it runs the expression.
 _KEEPS_ZEROS = re.compile(r"\b(map|sort_array)\(", re.IGNORECASE)
 
@@ -40,6 +41,7 @@ class ListedReasons:
         rest = different - {i for i in self._evaluated_first(text) if theirs.values[i] == FAILED}
         rest -= {i for i in rest if theirs.values[i] == NO_TEXT and ours.values[i] == FAILED}
         rest -= {i for i in rest if is_other_digits(ours.values[i], theirs.values[i])}
+        rest -= self._not_text(text, {i for i in rest if ours.values[i] == FAILED})
         if _KEEPS_ZEROS.search(text):
             rest -= {i for i in rest if same("", *(without_sign(side.values[i]) for side in (ours, theirs)))}
         rest -= self._computed_nulls(text, rest, ours, theirs)
@@ -66,6 +68,14 @@ class ListedReasons:
         return {
             i for operand in evaluated_first(text) for i, value in enumerate(self._values(operand)) if value == FAILED
         }
+
+    def _not_text(self, text: str, rows: set[int]) -> set[int]:
+        """The rows that fail here because bytes that are no UTF-8 become a STRING."""
+        planned = self._plan(text) if rows else None
+        if planned is None or isinstance(planned, HeadraceError):
+            return set()
+        kind, sql = planned
+        return {i for i in rows if "could not convert blob to UTF8" in self._duck.failure(kind, sql, i)}
 
     def _spelled(self, text: str) -> set[int]:
         """The rows in which the JSON of a part has other digits of a FLOAT or DOUBLE."""
@@ -105,10 +115,17 @@ def is_other_digits(ours: Any, theirs: Any) -> bool:
 
     >>> is_other_digits('{"a":4.1634412E18}', '{"a":4.16344124E18}'), is_other_digits("1.0E23", "9.999999999999999E22")
     (True, True)
+    >>> is_other_digits("4,611,686,018,212,640,000.00", "4,611,686,018,212,639,700.00")
+    True
     >>> is_other_digits("1.5E18", "1.5000001E18"), is_other_digits("1.50E18", "1.5E18"), is_other_digits("1.0", 1.0)
     (False, False, False)
     """
-    if not (isinstance(ours, str) and isinstance(theirs, str) and _NUMBER.sub("", ours) == _NUMBER.sub("", theirs)):
+    if not (isinstance(ours, str) and isinstance(theirs, str)):
+        return False
+    if _GROUPED.fullmatch(ours) and _GROUPED.fullmatch(theirs):
+        a, b = (Decimal(text.replace(",", "")) for text in (ours, theirs))
+        return _is_shortest(f"{a:.1f}", f"{b:.1f}", np.float64)
+    if _NUMBER.sub("", ours) != _NUMBER.sub("", theirs):
         return False
     pairs = zip(_NUMBER.findall(ours), _NUMBER.findall(theirs), strict=True)
     return all(a == b or any(_is_shortest(a, b, kind) for kind in (np.float32, np.float64)) for a, b in pairs)

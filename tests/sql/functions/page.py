@@ -30,7 +30,7 @@ Known limits:
   Adding to a date beyond its range is an error, where Spark wraps around. So is a number of seconds beyond year 294246,
   where Spark takes the last timestamp.
 - FLOAT and DOUBLE become STRING and DECIMAL by their shortest digits, as since Java 19. On Java 17, Spark writes other
-  digits of some numbers (9.999999999999999E22 for 1.0E23), `to_json` too.
+  digits of some numbers (9.999999999999999E22 for 1.0E23), `to_json` and `format_number` too.
 - A DECIMAL of more than 18 digits becomes INT, SMALLINT and TINYINT by way of DOUBLE, as in Spark: 0.999999999999999999
   is 1. With 17 or 18 digits that depends in Spark on how the number was computed. Here the digits after the point
   are cut off.
@@ -85,6 +85,7 @@ Known limits:
   of `nullif`, `nullifzero`, `regexp_substr` and `BETWEEN` before all others of a row, and fails also where nothing
   needs its value. Spark believes that an element of an array without NULLs is never NULL. It is where the index is
   NULL: `a[NULL]` is NULL here, while in Spark it may fail or count as any value (`ascii(array('a')[i])` is 0).
+  `isnull` of the `round` of a whole number or DECIMAL that is never NULL is FALSE here without evaluating it.
   `try_add` and `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL.
   So are `try_to_binary` and `hmac`, and `try_add` and its family of a STRING. And Spark computes constants
   while it plans, and then drops operands beside them as if they were written: where b is 0, `(1 / b) + if(1 = 2, 1,

@@ -240,6 +240,9 @@ def _values(text: str) -> list[Any]:
         (f"(b % b) > try_mod({NO_NUMBER}, b)", [None, FAILED, None]),
         (f"try_mod(b % b, {NO_NUMBER})", [None, None, None]),
         (f"try_mod({NO_NUMBER}, b % b)", [None, FAILED, None]),
+        ("array(1 / b) > array_prepend(CAST(NULL AS ARRAY<DOUBLE>), d)", [None, FAILED, None]),
+        ("element_at(array(a), b + 1) != array_max(array_append(CAST(NULL AS ARRAY<INT>), a))", [None, None, FAILED]),
+        ("array_prepend(CAST(NULL AS ARRAY<DOUBLE>), d) > array(1 / b)", [None, None, None]),
     ],
 )
 def test_operands_are_evaluated_like_in_spark(text: str, values: list[Any]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headrace.model.schema import DataType, Decimal
 from headrace.sql.functions.casts import cast_throws
 from headrace.sql.functions.overload import Overload
-from headrace.sql.plan.expr import Expr, Lambda, Literal
+from headrace.sql.plan.expr import Call, CaseWhen, Expr, Lambda, Literal
 from headrace.sql.plan.types import as_decimal, type_class
 
 # They evaluate all operands, or their SQL is a CASE that evaluates the right ones by itself.
@@ -197,11 +197,21 @@ def try_cast_is_never_null(source: DataType, target: DataType) -> bool:
 
 def skips(overload: Overload, args: Sequence[Expr]) -> bool:
     """True if the SQL of the function may leave an operand unevaluated that Spark evaluates: DuckDB's optimizer drops
-    all operands beside a literal NULL. That NULL is the value of a constant expression: `fold_constants` has replaced
-    the calls in which NULL is written."""
-    nulls = [i for i, arg in enumerate(args) if isinstance(arg, Literal) and arg.value is None]
-    dropped = bool(nulls) and stops_at_null(overload)
-    return overload.name in _SKIPPING or dropped
+    all operands beside one that it knows to be NULL. That NULL is the value of a constant expression, or of a call such
+    as array_append(NULL, a): `fold_constants` has replaced the calls that are a written NULL for Spark, too."""
+    return overload.name in _SKIPPING or (stops_at_null(overload) and any(map(_may_be_folded_to_null, args)))
+
+
+def _may_be_folded_to_null(expr: Expr) -> bool:
+    """True if DuckDB's optimizer may replace an expression by NULL, because NULL is written in it."""
+    if isinstance(expr, Literal):
+        return expr.value is None
+    if isinstance(expr, CaseWhen):
+        values = [value for _, value in expr.branches] + ([] if expr.otherwise is None else [expr.otherwise])
+        return all(map(_may_be_folded_to_null, values))
+    if isinstance(expr, Call) and expr.name in _NEVER_NULL:
+        return False
+    return any(map(_may_be_folded_to_null, expr.children))
 
 
 def begins_later(overload: Overload, args: Sequence[Expr]) -> bool:
