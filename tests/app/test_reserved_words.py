@@ -22,6 +22,7 @@ WITH (source = 'generator', format = 'json'); CREATE SINK out WITH (type = 'memo
         ("CREATE PIPELINE p INTO out AS SELECT not FROM s", "not"),
         ("CREATE PIPELINE p INTO out AS SELECT from AS f FROM s", "from"),
         ("CREATE PIPELINE p INTO out AS SELECT k, when FROM s", "when"),
+        ("CREATE PIPELINE p INTO out AS SELECT left.k FROM s AS left WHERE k > 'a'", "left"),
         ("CREATE PIPELINE select INTO out AS SELECT k FROM s", "select"),
         ("CREATE SINK union WITH (type = 'memory')", "union"),
         ("CREATE STREAM order (k STRING) WITH (source = 'generator', format = 'json')", "order"),
@@ -32,8 +33,10 @@ def test_the_advice_names_the_backquotes_that_make_it_work(statement: str, word:
         check_script(DECLARED + statement)
     assert caught.value.code == "SYNTAX_ERROR"
     assert f"`{word}`" in str(caught.value.advice)
-    before, _, after = statement.partition(f" {word} ")
-    check_script(f"{DECLARED}{before} `{word}` {after}" if after else f"{DECLARED}{statement.removesuffix(word)}`{word}`")
+    before, _, after = statement.rpartition(f" {word} ") if f" {word} " in statement else (statement, "", "")
+    check_script(
+        f"{DECLARED}{before} `{word}` {after}" if after else f"{DECLARED}{statement.removesuffix(word)}`{word}`"
+    )
 
 
 def test_a_comma_too_many_is_named() -> None:

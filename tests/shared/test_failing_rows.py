@@ -35,6 +35,34 @@ def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mini]:
         ("SELECT id, CAST(text AS INT) AS n FROM s", "CAST(text AS INT)", 4, "text = 'x'"),
         ("SELECT d, sum(CAST(text AS INT)) AS n FROM s GROUP BY d", "CAST(text AS INT)", 4, "text = 'x'"),
         ("SELECT CAST(text AS INT) AS k, count(*) AS n FROM s GROUP BY 1", "CAST(text AS INT)", 4, "text = 'x'"),
+        ("SELECT explode(array(10 / d)) AS e FROM s WHERE id > 1", "array(10 / d)", 5, "d = 0"),
+        (
+            "SELECT e FROM s LATERAL VIEW explode(array(1, CAST(text AS INT))) t AS e",
+            "array(1, CAST(text AS INT))",
+            4,
+            "text = 'x'",
+        ),
+        ("SELECT 1.0D AS r FROM s UNION ALL SELECT 10 / d FROM s WHERE id > 1", "10 / d", 5, "d = 0"),
+        (
+            "SELECT id FROM s WHERE id > 4 UNION ALL SELECT id FROM s WHERE id > 1 AND 7 % d = 1",
+            "7 % d = 1",
+            5,
+            "d = 0",
+        ),
+        (
+            "SELECT id, d, sum(CAST(text AS INT)) AS n FROM s GROUP BY CUBE (id, d)",
+            "CAST(text AS INT)",
+            4,
+            "text = 'x'",
+        ),
+        ("SELECT 10 / d AS k, count(*) AS n FROM s WHERE id > 0 GROUP BY ROLLUP (10 / d)", "10 / d", 5, "d = 0"),
+        ("SELECT if(id > 3, raise_error('a) b'), 1) AS r FROM s", "if(id > 3, raise_error('a) b'), 1)", 4, "id = 4"),
+        (
+            "SELECT id FROM s WHERE assert_true(id < 4, 'much') IS NULL",
+            "assert_true(id < 4, 'much') IS NULL",
+            4,
+            "id = 4",
+        ),
     ],
 )
 def test_the_failure_names_expression_values_and_record(

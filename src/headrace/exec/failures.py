@@ -64,7 +64,7 @@ def coded(problem: Exception) -> HeadraceError:
         return EvaluationFailed(
             f"an expression failed on some row: {said(problem)}",
             advice="Filter such rows out, or guard the expression (TRY_CAST, try_divide, CASE). "
-            "Then create the pipeline again.",
+            "Then CREATE OR REPLACE the pipeline.",
             said=said(problem),
         )
     return InternalError(
