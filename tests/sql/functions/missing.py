@@ -46,7 +46,9 @@ to_csv to_protobuf""",
 time_bucket try_aes_decrypt vector_avg vector_sum""",
 }
 MISSING = frozenset(name for names in REASONS.values() for name in names.split())
-_TRANSLATED = frozenset({"if", "ifnull", "nvl", "nvl2", "date_part", "datepart", "case", "when", "between", "extract", "cast"})
+_TRANSLATED = frozenset(
+    {"if", "ifnull", "nvl", "nvl2", "date_part", "datepart", "case", "when", "between", "extract", "cast"}
+)
 # Those of grouping sets, and those that rank the groups of a window.
 _OF_GROUPS = frozenset({"grouping", "grouping_id", "row_number", "rank", "dense_rank"})
 _OPERATORS = frozenset({"!", "<>", "==", "<<", ">>", ">>>"})

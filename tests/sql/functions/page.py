@@ -179,7 +179,7 @@ def functions_page() -> str:
         "",
         "A name may have a suffix: `distinct` is `sum(DISTINCT x)`, `ignore nulls` is `first(x) IGNORE NULLS`,",
         "`asc` and `desc` are the order of `WITHIN GROUP`. `count_if(x)`, `median(x)` and `count(x, y)` are supported.",
-        "`grouping`, `grouping_id`, `row_number`, `rank` and `dense_rank` work where [sql.md](sql.md#grouping-sets) says.",
+        "`grouping`, `grouping_id`, `row_number`, `rank` and `dense_rank` work as [sql.md](sql.md#grouping-sets) says.",
         "`FILTER (WHERE ...)` works with all aggregates. A group keeps at most `max_group_values` values in a list:",
         "see [windows.md](windows.md).",
         "",
