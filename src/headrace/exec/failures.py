@@ -21,9 +21,7 @@ from headrace.errors import (
 # Errors that the whole stream waits for. It then runs the epoch again, and no row is lost.
 WAITED_FOR = (DiskFull, SinkUnavailable, StateUnavailable)
 
-_KIND = re.compile(
-    r"^(?:[A-Z][A-Za-z]* ?)+ Error: (?:Python exception occurred while executing the UDF: KernelError: )?"
-)
+_KIND = re.compile(r"^(?:[A-Za-z]+ )+Error: (?:Python exception occurred while executing the UDF: KernelError: )?")
 # DuckDB names the expression as it was rewritten, and settings that users of headrace do not have.
 _ZERO = re.compile(r"^Division by zero in expression .*")
 

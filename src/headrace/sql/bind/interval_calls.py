@@ -167,10 +167,10 @@ def _last(unit: str) -> str:
 
 
 def cast_to_interval(binder: ExprBinder, expr: Expr, unit: str, at: TextRange, attempt: bool) -> Expr:
-    """CAST of a whole number to an interval of one unit, and of an interval to another unit."""
+    """CAST of a whole number, which counts the last unit, and of an interval to another unit."""
     whole = expr.type in INTEGRAL
     shown, advice = f"INTERVAL {unit}".strip(), "Multiply a whole number by an interval, as in 3 * INTERVAL '1' DAY."
-    if attempt or not unit or expr.type == STRING or isinstance(expr.type, Decimal) or (whole and " " in unit):
+    if attempt or not unit or expr.type == STRING or isinstance(expr.type, Decimal):
         binder.unsupported(f"a cast from {expr.type} to {shown}", advice, at)
     wanted = INTERVAL_MONTHS if _last(unit) in ("YEAR", "MONTH") else INTERVAL_MICROS
     size = _SIZES[_last(unit)]

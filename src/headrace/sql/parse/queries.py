@@ -100,7 +100,9 @@ def _query(cursor: Cursor) -> ParsedQuery:
         cursor.advance()
         if not cursor.accept("ALL"):
             cursor.refuse(
-                "UNION without ALL", "UNION would have to wait for all duplicates, and a stream has no end.", here
+                "UNION without ALL",
+                "Write UNION ALL. UNION would have to wait for all duplicates, and a stream has no end.",
+                here,
             )
         inputs.append(_operand(cursor))
     _refuse_tail(cursor)
