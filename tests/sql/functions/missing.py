@@ -43,7 +43,7 @@ to_csv to_protobuf""",
     "are window functions": "counter_diff cume_dist lag lead nth_value ntile percent_rank",
     "belong to other parts of SQL": "measure window_time",
     "are not done yet": """aes_decrypt aes_encrypt collate collect_union sentences
-time_bucket try_aes_decrypt vector_avg vector_sum""",
+try_aes_decrypt vector_avg vector_sum""",
 }
 MISSING = frozenset(name for names in REASONS.values() for name in names.split())
 _TRANSLATED = frozenset(
