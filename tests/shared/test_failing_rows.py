@@ -79,6 +79,15 @@ def test_the_failure_names_expression_values_and_record(
     assert mini.output(mini.hub.record("other").definition.instance) == [(i,) for i in range(6)]
 
 
+def test_a_failure_that_depends_on_a_made_row_is_not_blamed_on_another(mini: Mini) -> None:
+    query = "SELECT CASE WHEN n > 1 THEN 10 / (id - 5) ELSE 1 END AS r FROM s LATERAL VIEW explode(array(1, 2)) t AS n"
+    mini.hub.sql(f"CREATE PIPELINE p INTO out AS {query}")
+    put(mini.directory.parent / "in" / "a.json", LINES)
+    mini.drain()
+    said = mini.hub.pipelines["p"].status().error
+    assert said is not None and said.startswith("[EVALUATION_FAILED] an expression failed on some row: DIVIDE_BY_ZERO")
+
+
 @pytest.mark.parametrize(
     ("query", "what", "key"),
     [

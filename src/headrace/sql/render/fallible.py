@@ -60,8 +60,10 @@ def _of_copy(expr: Expr, number: int, copy: int) -> Expr:
         if not isinstance(node, CaseWhen) or node.otherwise is None:
             return None
         for condition, value in node.branches:
-            column, *places = condition.children or (condition,)
-            if not (isinstance(column, ColumnRef) and column.index == number):
+            if not isinstance(condition, Call) or condition.name not in ("=", "in"):
+                return None
+            column, *places = condition.args
+            if not isinstance(column, ColumnRef) or column.index != number:
                 return None
             if any(isinstance(place, Literal) and place.value == copy for place in places):
                 return _of_copy(value, number, copy)
