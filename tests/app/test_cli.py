@@ -112,6 +112,15 @@ def test_a_script_is_checked_without_its_data_unless_strict(tmp_path: Path) -> N
     assert code_of(headrace("check", "-", script=ABSENT.replace("temp > 20", "tmp > 20"))) == "UNKNOWN_COLUMN"
 
 
+def test_a_check_names_the_pipelines_that_only_spark_can_check(tmp_path: Path) -> None:
+    script = GOOD + "CREATE PIPELINE known INTO out AS SELECT sentences('a b') AS w, temp FROM s;\n"
+    answer = headrace("check", "-", script=script)
+    assert answer.returncode == 0, answer.stderr
+    assert "only Spark" in answer.stdout and ": known." in answer.stdout
+    assert "only Spark" not in headrace("check", "-", script=GOOD).stdout
+    assert json.loads(headrace("check", "-", "--json", script=script).stdout)["unchecked"] == ["known"]
+
+
 def test_a_check_warns_of_texts_that_are_cast_although_nobody_wrote_it(tmp_path: Path) -> None:
     stream = STREAM.replace("temp DOUBLE", "k STRING, list ARRAY<STRING>") + SINK
 
@@ -240,7 +249,11 @@ def test_an_error_in_the_third_statement_names_and_underlines_its_position(tmp_p
 
 
 def test_errors_that_only_follow_from_another_are_not_reported(tmp_path: Path) -> None:
-    (tmp_path / "app.sql").write_text(GOOD.replace("'generator'", "'genie'"))
+    elsewhere = "".join(
+        f"CREATE PIPELINE {host} INTO out WITH (host = '{host}') AS SELECT id FROM s;\n"
+        for host in ("epoch", "dedicated")
+    )
+    (tmp_path / "app.sql").write_text(GOOD.replace("'generator'", "'genie'") + elsewhere)
     answer = headrace("check", "app.sql", cwd=tmp_path)
     assert "UNKNOWN_STREAM" not in answer.stderr
 

@@ -31,6 +31,7 @@ def test_a_division_by_zero_gives_no_advice_that_only_duckdb_understands(operato
 def test_an_overflow_keeps_its_values() -> None:
     found = coded(problem_of("SELECT x + 1 FROM (VALUES (9223372036854775807)) t(x)"))
     assert "9223372036854775807" in str(found.params["said"])
+    assert str(found.params["said"]).startswith("Overflow")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])

@@ -136,12 +136,12 @@ _COLUMNS: dict[str, tuple[str, DataType]] = {
 
 
 def every_aggregate() -> list[Call]:
-    """One call of each aggregate that the planner knows, by name and suffix."""
-    found: dict[str, Call] = {}
+    """One call of each aggregate that the planner knows, by name and suffix and the number of its arguments."""
+    found: dict[tuple[str, int], Call] = {}
     for function in REGISTRY:
         if all(param in _COLUMNS for param in function.params):
             arguments = tuple(_COLUMNS[param] for param in function.params)
-            found.setdefault(function.name, (f"a{len(found)}", function.name, arguments))
+            found.setdefault((function.name, len(function.params)), (f"a{len(found)}", function.name, arguments))
     return list(found.values())
 
 

@@ -35,6 +35,34 @@ def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mini]:
         ("SELECT id, CAST(text AS INT) AS n FROM s", "CAST(text AS INT)", 4, "text = 'x'"),
         ("SELECT d, sum(CAST(text AS INT)) AS n FROM s GROUP BY d", "CAST(text AS INT)", 4, "text = 'x'"),
         ("SELECT CAST(text AS INT) AS k, count(*) AS n FROM s GROUP BY 1", "CAST(text AS INT)", 4, "text = 'x'"),
+        ("SELECT explode(array(10 / d)) AS e FROM s WHERE id > 1", "array(10 / d)", 5, "d = 0"),
+        (
+            "SELECT e FROM s LATERAL VIEW explode(array(1, CAST(text AS INT))) t AS e",
+            "array(1, CAST(text AS INT))",
+            4,
+            "text = 'x'",
+        ),
+        ("SELECT 1.0D AS r FROM s UNION ALL SELECT 10 / d FROM s WHERE id > 1", "10 / d", 5, "d = 0"),
+        (
+            "SELECT id FROM s WHERE id > 4 UNION ALL SELECT id FROM s WHERE id > 1 AND 7 % d = 1",
+            "7 % d = 1",
+            5,
+            "d = 0",
+        ),
+        (
+            "SELECT id, d, sum(CAST(text AS INT)) AS n FROM s GROUP BY CUBE (id, d)",
+            "CAST(text AS INT)",
+            4,
+            "text = 'x'",
+        ),
+        ("SELECT 10 / d AS k, count(*) AS n FROM s WHERE id > 0 GROUP BY ROLLUP (10 / d)", "10 / d", 5, "d = 0"),
+        ("SELECT if(id > 3, raise_error('a) b'), 1) AS r FROM s", "if(id > 3, raise_error('a) b'), 1)", 4, "id = 4"),
+        (
+            "SELECT id FROM s WHERE assert_true(id < 4, 'much') IS NULL",
+            "assert_true(id < 4, 'much') IS NULL",
+            4,
+            "id = 4",
+        ),
     ],
 )
 def test_the_failure_names_expression_values_and_record(
@@ -49,6 +77,15 @@ def test_the_failure_names_expression_values_and_record(
     assert said is not None and said.startswith(f"[EVALUATION_FAILED] the expression {expression} failed: ")
     assert f"a.json, line {row + 1}, offset {offset}\n" in said and values in said
     assert mini.output(mini.hub.record("other").definition.instance) == [(i,) for i in range(6)]
+
+
+def test_a_failure_that_depends_on_a_made_row_is_not_blamed_on_another(mini: Mini) -> None:
+    query = "SELECT CASE WHEN n > 1 THEN 10 / (id - 5) ELSE 1 END AS r FROM s LATERAL VIEW explode(array(1, 2)) t AS n"
+    mini.hub.sql(f"CREATE PIPELINE p INTO out AS {query}")
+    put(mini.directory.parent / "in" / "a.json", LINES)
+    mini.drain()
+    said = mini.hub.pipelines["p"].status().error
+    assert said is not None and said.startswith("[EVALUATION_FAILED] an expression failed on some row: DIVIDE_BY_ZERO")
 
 
 @pytest.mark.parametrize(

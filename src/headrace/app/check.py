@@ -6,6 +6,7 @@ state directory, the script is planned as an addition to the objects declared th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from json import dumps as json_text
 from pathlib import Path
@@ -39,11 +40,12 @@ from headrace.state.state_dir import require_known_format
 @dataclass(frozen=True, slots=True)
 class CheckedScript:
     """A script without errors, and the warnings that its statements would print. `absent` are paths that this machine
-    does not have."""
+    does not have, and `unchecked` the pipelines whose queries only Spark can check."""
 
     statements: tuple[Statement, ...]
     warnings: tuple[str, ...] = ()
     absent: tuple[HeadraceError, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     @property
     def pipelines(self) -> tuple[CreatePipeline, ...]:
@@ -78,15 +80,20 @@ def check_script(
             if isinstance(statement, CreateStream | CreateDerivedStream | CreateSink | CreatePipeline | CreateView):
                 undeclared.add(statement.name.lower())
     raise_all(sorted(errors, key=lambda e: 0 if e.span is None else e.span.start))
-    return CheckedScript(statements, tuple(warnings), tuple(draft.absent))
+    declared = (draft.catalog.pipeline(s.name) for s in statements if isinstance(s, CreatePipeline))
+    unchecked = tuple(r.definition.name for r in declared if r is not None and not len(r.definition.program.output))
+    return CheckedScript(statements, tuple(warnings), tuple(draft.absent), unchecked)
 
 
 def _follows(problem: HeadraceError, undeclared: set[str]) -> bool:
-    """True if the error only reports a missing name, and the statement that declares this name has an error itself."""
-    return (
-        isinstance(problem, UnknownStream | UnknownSink | UnknownPipeline)
-        and str(problem.params.get("name", "")).lower() in undeclared
-    )
+    """True if the error only reports a missing name, and the statement that declares this name has an error itself. A
+    query for Spark may name anything, so its error about streams has no name."""
+    if not isinstance(problem, UnknownStream | UnknownSink | UnknownPipeline):
+        return False
+    if "name" in problem.params or problem.span is None:
+        return str(problem.params.get("name", "")).lower() in undeclared
+    query = problem.span.text[problem.span.start : problem.span.end].lower()
+    return not undeclared.isdisjoint(re.findall(r"\w+", query))
 
 
 def explain_script(text: str, *, pipeline: str | None = None, rules: bool = False, json: bool = False) -> str:

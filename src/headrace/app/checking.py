@@ -64,6 +64,11 @@ def check_command(given: CheckArguments, state_dir: Path | None = None, time_zon
             where = f" (line {away.span.line})" if away.span is not None else ""
             print(f"warning: {away.message}{where}; --strict makes this an error", file=sys.stderr)
         print(f"{given.script}: {len(checked.statements)} statements, {len(checked.pipelines)} pipelines, no errors")
+        if checked.unchecked:
+            names = ", ".join(checked.unchecked)
+            print(
+                f"not checked, because only Spark knows their queries: {names}. Spark checks them when they are created"
+            )
     return 2 if errors else 0
 
 
@@ -74,6 +79,7 @@ def _as_json(script: Path, checked: CheckedScript, errors: tuple[HeadraceError, 
         "ok": not errors,
         "statements": len(checked.statements),
         "pipelines": [p.name for p in checked.pipelines],
+        "unchecked": list(checked.unchecked),
         "errors": [_finding(e) for e in errors],
         "warnings": [*warnings, *(_finding(e) for e in checked.absent)],
     }

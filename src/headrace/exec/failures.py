@@ -21,9 +21,7 @@ from headrace.errors import (
 # Errors that the whole stream waits for. It then runs the epoch again, and no row is lost.
 WAITED_FOR = (DiskFull, SinkUnavailable, StateUnavailable)
 
-_KIND = re.compile(
-    r"^(?:[A-Z][A-Za-z]* ?)+ Error: (?:Python exception occurred while executing the UDF: KernelError: )?"
-)
+_KIND = re.compile(r"^(?:[A-Za-z]+ )+Error: (?:Python exception occurred while executing the UDF: KernelError: )?")
 # DuckDB names the expression as it was rewritten, and settings that users of headrace do not have.
 _ZERO = re.compile(r"^Division by zero in expression .*")
 
@@ -64,7 +62,7 @@ def coded(problem: Exception) -> HeadraceError:
         return EvaluationFailed(
             f"an expression failed on some row: {said(problem)}",
             advice="Filter such rows out, or guard the expression (TRY_CAST, try_divide, CASE). "
-            "Then create the pipeline again.",
+            "Then CREATE OR REPLACE the pipeline.",
             said=said(problem),
         )
     return InternalError(

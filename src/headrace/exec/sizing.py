@@ -54,7 +54,7 @@ def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) 
         if (largest := float(size.max())) > MAX_VALUE:
             raise ValueTooLarge(
                 f"{value.expression} would make a value of {largest:.0f} bytes; at most {MAX_VALUE} are allowed",
-                advice="Filter such rows out, or make the value shorter. Then create the pipeline again.",
+                advice="Filter such rows out, or make the value shorter. Then CREATE OR REPLACE the pipeline.",
                 expression=value.expression,
                 bytes=int(min(largest, 2**62)),
                 limit=MAX_VALUE,
@@ -64,7 +64,7 @@ def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) 
         names = ", ".join(v.expression for v in growth.values) or "the select list"
         raise ValueTooLarge(
             f"a row would take {largest:.0f} bytes in {names}; at most {MAX_ROW} are allowed",
-            advice="Filter such rows out, or select fewer columns. Then create the pipeline again.",
+            advice="Filter such rows out, or select fewer columns. Then CREATE OR REPLACE the pipeline.",
             expression=names,
             bytes=int(min(largest, 2**62)),
             limit=MAX_ROW,

@@ -19,7 +19,8 @@ from headrace.model.program import Meaning
 
 ROW = "_row"
 VECTOR = 2048
-_ERROR = re.compile(r"\berror\('(?:[^']|'')*'\)|'(?:[^']|'')*'")  # a call, or a text that may look like one
+_ERROR = re.compile(r"\berror\(|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")  # a call, or a text that may look like one
+_PARENTHESES = re.compile(r"[()]|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 _FAILING_CALL = f"list_extract([NULL], CAST('no' || {ROW} AS INTEGER))"
 
 
@@ -50,4 +51,22 @@ def fails(sql: str) -> str:
 def _triable(sql: str) -> str:
     """`sql` with another call in place of error(), which DuckDB does not allow in TRY. It fails too, and is NULL for
     the type checker. It reads ROW, so that it is no constant, which would fail when DuckDB plans."""
-    return _ERROR.sub(lambda found: _FAILING_CALL if found[0].startswith("error") else found[0], sql)
+    parts, done = [], 0
+    while (call := next((m for m in _ERROR.finditer(sql, done) if m[0] == "error("), None)) is not None:
+        parts += [sql[done : call.start()], _FAILING_CALL]
+        done = _closed(sql, call.end())
+    return "".join([*parts, sql[done:]])
+
+
+def _closed(sql: str, start: int) -> int:
+    """The end of the call whose arguments begin at `start`.
+
+    >>> _closed("error(concat(')', x)) + 1", 6)
+    21
+    """
+    depth = 1
+    for found in _PARENTHESES.finditer(sql, start):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if depth == 0:
+            return found.end()
+    return len(sql)

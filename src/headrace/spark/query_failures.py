@@ -93,7 +93,7 @@ def query_failure(problem: Exception, pipeline: PipelineDef) -> HeadraceError:
         return EvaluationFailed(
             f"an expression failed {_SOME_ROW}: {spark_says(problem)}{_place(str(problem))}",
             advice="Filter such rows out, or guard the expression (try_cast, try_divide, CASE). "
-            "Then create the pipeline again.",
+            "Then CREATE OR REPLACE the pipeline.",
             said=said,
         )
     return coded(problem)

@@ -40,19 +40,22 @@ xpath_string""",
     "read formats with a schema of their own": """from_avro from_csv from_protobuf schema_of_avro schema_of_csv to_avro
 to_csv to_protobuf""",
     "have a state in a binary format of Spark's libraries": _SKETCHES,
-    "are window functions": """counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number
-""",
-    "belong to other parts of SQL": "cast grouping grouping_id measure window_time",
+    "are window functions": "counter_diff cume_dist lag lead nth_value ntile percent_rank",
+    "belong to other parts of SQL": "measure window_time",
     "are not done yet": """aes_decrypt aes_encrypt collate collect_union sentences
-time_bucket try_aes_decrypt vector_avg vector_sum""",
+try_aes_decrypt vector_avg vector_sum""",
 }
 MISSING = frozenset(name for names in REASONS.values() for name in names.split())
-_TRANSLATED = frozenset({"if", "ifnull", "nvl", "nvl2", "date_part", "datepart", "case", "when", "between", "extract"})
+_TRANSLATED = frozenset(
+    {"if", "ifnull", "nvl", "nvl2", "date_part", "datepart", "case", "when", "between", "extract", "cast"}
+)
+# Those of grouping sets, and those that rank the groups of a window.
+_OF_GROUPS = frozenset({"grouping", "grouping_id", "row_number", "rank", "dense_rank"})
 _OPERATORS = frozenset({"!", "<>", "==", "<<", ">>", ">>>"})
 
 AGGREGATES_BY_NAME = frozenset({*AGGREGATE_NAMES, *AGGREGATE_ALIASES})
 SCALARS_BY_NAME = frozenset({*FUNCTIONS, *ALIASES, *CAST_FUNCTIONS, *DERIVED, *_TRANSLATED}) - AGGREGATES_BY_NAME
-SUPPORTED = SCALARS_BY_NAME | AGGREGATES_BY_NAME | GENERATORS | _OPERATORS | {"window", "session_window"}
+SUPPORTED = SCALARS_BY_NAME | AGGREGATES_BY_NAME | GENERATORS | _OPERATORS | _OF_GROUPS | {"window", "session_window"}
 
 
 def missing_section() -> list[str]:

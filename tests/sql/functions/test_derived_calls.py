@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,15 @@ COLUMNS: dict[str, tuple[str, list[Any]]] = {
     "s": ("STRING", ["x", None, "", "a-b"]),
     "c": ("ARRAY<STRING>", [["p", None, "q"], [None], [""], []]),
     "d": ("DOUBLE", [1.5, None, 0.1, -2.0]),
+    "t": (
+        "TIMESTAMP",
+        [
+            *(datetime(y, m, d, 6, 59, 59, 999999, UTC) for y, m, d in ((2026, 3, 8), (1950, 1, 1))),
+            None,
+            datetime(2026, 11, 1, 5, 30, tzinfo=UTC),
+        ],
+    ),
+    "z": ("TIMESTAMP_NTZ", [datetime(1969, 12, 31, 23, 59), None, datetime(2026, 3, 8, 2, 30), datetime(1800, 5, 6)]),
     "f": ("FLOAT", [0.25, 1.5, None, -0.0]),
 }
 TEXTS = (
@@ -26,6 +36,10 @@ TEXTS = (
     "concat_ws('-', s, c, 'z')", "concat_ws('-', c)", "concat_ws(s, c, c)", "concat_ws(',', d, c)",
     "concat_ws(NULL, c)", "concat_ws('-', s, CAST(NULL AS ARRAY<STRING>))",
     "concat(s, i, d)", "concat(d, f)", "length(d)", "upper(f)", "instr(d, '.')", "substring(d, 1, 2)",
+    "time_bucket(INTERVAL 1 HOUR, t)", "time_bucket(INTERVAL '7:05' HOUR TO MINUTE, t)",
+    "time_bucket(INTERVAL '0.3' SECOND, t)", "time_bucket(INTERVAL 7 DAYS, z)", "time_bucket(INTERVAL 36 HOURS, z)",
+    "time_bucket(INTERVAL 5 HOURS, t, TIMESTAMP'2026-03-08 00:30:00')",
+    "time_bucket(INTERVAL 5 HOURS, z, TIMESTAMP_NTZ'2026-03-08 00:30:00')",
     "i << 2", "i >> 1 + 1", "i >>> 1", "l << i", "l >> 3", "l >>> 60", "i & 1 << 3 | 2", "i << 31 << 1",
 )  # fmt: skip
 

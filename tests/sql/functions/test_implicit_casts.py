@@ -53,6 +53,8 @@ TEXTS = (
     "concat_ws('-', c, i, b)", "concat_ws('-', c, n)", "struct(r.h.*, 1 AS z).k", "coalesce(r.h.*, s)",
     "CAST(t - u AS BIGINT)", "CAST(t - u AS INT)", "CAST(t - u AS TINYINT)", "CAST(y - DATE '2024-01-01' AS INT)",
     "CAST(CAST(i AS INTERVAL DAY) AS STRING)", "CAST(CAST(l AS INTERVAL SECOND) AS STRING)",
+    "CAST(CAST(i AS INTERVAL DAY TO SECOND) AS STRING)", "CAST(CAST(i AS INTERVAL HOUR TO MINUTE) AS STRING)",
+    "t + CAST(i AS INTERVAL DAY TO HOUR)", "y + CAST(i AS INTERVAL YEAR TO MONTH)",
     "t + CAST(i AS INTERVAL HOUR)", "y + CAST(i AS INTERVAL MONTH)", "y + i::INTERVAL YEAR",
     "CAST(CAST(t - u AS INTERVAL DAY) AS STRING)", "CAST(CAST(t - u AS INTERVAL HOUR TO MINUTE) AS STRING)",
     "CAST(CAST(t - u AS INTERVAL SECOND) AS STRING)", "t - u > CAST(1 AS INTERVAL DAY)",
@@ -76,7 +78,7 @@ REFUSED = (
 )  # fmt: skip
 # Spark takes these: they go to another host.
 ONLY_SPARK = (
-    "CAST(i AS INTERVAL DAY TO SECOND)", "instr(s, 'a', 1)", "instr(s, 'a', 1, 2)", "format_number(d, '#,###.00')",
+    "CAST(s AS INTERVAL DAY)", "instr(s, 'a', 1)", "instr(s, 'a', 1, 2)", "format_number(d, '#,###.00')",
     "ceil(p, 1)", "floor(d, 1)", "trim(x)", "lpad(x, 3)", "to_json(r, map('ignoreNullFields', 'false'))",
     "make_timestamp(y)", "concat_ws('-')", "format_string('a')", "CAST('1' AS INTERVAL DAY)",
     "CAST(t - u AS DECIMAL(20, 6))", "size(NULL)", "from_json(s, '{\"type\":\"struct\",\"fields\":[]}')",

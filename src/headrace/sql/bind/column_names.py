@@ -153,6 +153,8 @@ class ColumnNames:
         args = [self.text(a) for a in node.args]
         if node.operator:
             return self._with_times(node, args) or operator_text(node, args)
+        if node.name == "time_bucket" and len(args) == 2 and (bound := self.meanings.of(node)) is not None:
+            args.append(f"{bound.type} '1970-01-01 00:00:00'")
         tail = "" if node.where is None else f" FILTER (WHERE {self.text(node.where)})"
         return call_text(node, args) + self._within_group(node) + tail
 

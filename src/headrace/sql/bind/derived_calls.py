@@ -11,7 +11,7 @@ from headrace.model.schema import DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAM
 from headrace.sql.bind.calendar_intervals import refuse_calendar_interval
 from headrace.sql.bind.collection_calls import CallBinder
 from headrace.sql.bind.document_calls import bind_from_json, bind_schema_of_json
-from headrace.sql.bind.interval_calls import bind_maker
+from headrace.sql.bind.interval_calls import bind_maker, bind_time_bucket
 from headrace.sql.bind.operand_types import bind_binary
 from headrace.sql.functions.fallibility import throws
 from headrace.sql.functions.interval_functions import CALENDAR_MAKERS, MAKERS
@@ -225,6 +225,7 @@ _HANDLERS: dict[str, CallBinder] = {
     "concat_ws": _concat_ws,
     **dict.fromkeys(TRIED, _tried),
     **dict.fromkeys(MAKERS, bind_maker),
+    "time_bucket": bind_time_bucket,
     **dict.fromkeys(CALENDAR_MAKERS, refuse_calendar_interval),
     "equal_null": _equal_null,
     "nullifzero": _null_if_zero,

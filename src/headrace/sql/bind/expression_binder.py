@@ -418,7 +418,7 @@ class ExprBinder:
                 )
         refused = None if overload.check is None else overload.check(args)
         if refused is not None:
-            self.unsupported(f"{name} with {refused}", "See docs/functions.md for the list of functions.", at)
+            self.unsupported(f"{name} with {refused}", "docs/functions.md says what it takes, under Known limits.", at)
         result = overload.result_type(kinds)
         if result is None:
             self.unsupported(shown, "The exact result may not fit 38 digits; cast to a smaller type.", at)

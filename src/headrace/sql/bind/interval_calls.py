@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import BIGINT, DATE, INT, STRING, TIMESTAMP, TINYINT, DataType, Decimal
+from headrace.model.schema import BIGINT, DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, TINYINT, DataType, Decimal
+from headrace.sql.bind.literals import timestamp
 from headrace.sql.functions.interval_functions import MAKERS
 from headrace.sql.parse.syntax import Apply, TextRange
 from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, Literal
@@ -167,10 +168,10 @@ def _last(unit: str) -> str:
 
 
 def cast_to_interval(binder: ExprBinder, expr: Expr, unit: str, at: TextRange, attempt: bool) -> Expr:
-    """CAST of a whole number to an interval of one unit, and of an interval to another unit."""
+    """CAST of a whole number, which counts the last unit, and of an interval to another unit."""
     whole = expr.type in INTEGRAL
     shown, advice = f"INTERVAL {unit}".strip(), "Multiply a whole number by an interval, as in 3 * INTERVAL '1' DAY."
-    if attempt or not unit or expr.type == STRING or isinstance(expr.type, Decimal) or (whole and " " in unit):
+    if attempt or not unit or expr.type == STRING or isinstance(expr.type, Decimal):
         binder.unsupported(f"a cast from {expr.type} to {shown}", advice, at)
     wanted = INTERVAL_MONTHS if _last(unit) in ("YEAR", "MONTH") else INTERVAL_MICROS
     size = _SIZES[_last(unit)]
@@ -194,6 +195,30 @@ def bind_maker(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> 
     given = [*args, *(Literal(INT, 0, at=node.at) for _ in range(len(kinds) - len(args)))]
     values = tuple(binder.coerce(value, kind) for value, kind in zip(given, kinds, strict=True))
     return as_interval(binder.call(name, values, node.at), unit)
+
+
+def bind_time_bucket(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
+    """time_bucket(size, time[, origin]): the time minus its distance from the last multiple of `size` after the origin.
+    Buckets of whole days of a TIMESTAMP would follow the days of the session time zone."""
+    if len(args) not in (2, 3):
+        return None
+    size, time = args[:2]
+    if size.type not in INTERVALS or time.type not in (TIMESTAMP, TIMESTAMP_NTZ):
+        binder.mismatch(
+            f"{name} does not take {size.type} and {time.type}", "It takes an interval and a TIMESTAMP.", node.at
+        )
+    zone = binder.ctx.meaning.time_zone
+    origin = args[2] if len(args) > 2 else timestamp("1970-01-01 00:00:00", time.type, zone, node.at)
+    if not isinstance(size, Literal) or not isinstance(origin, Literal) or origin.type != time.type:
+        binder.unsupported(f"{name} without literals of its types", "Write INTERVAL 1 HOUR, and no origin.", node.at)
+    if size.value <= 0:
+        binder.mismatch(f"{name} needs an interval above 0", "Write INTERVAL 1 HOUR or another.", size.at)
+    if size.type == INTERVAL_MONTHS or (time.type == TIMESTAMP and size.value >= _DAY):
+        binder.unsupported(f"{name} by days or months", "Use date_trunc(), or group by window().", node.at)
+    start, width = (Literal(BIGINT, part.value, at=node.at) for part in (origin, size))
+    passed = binder.call("-", (binder.call("unix_micros", (time,), node.at), start), node.at)
+    rest = binder.call("pmod", (passed, width), node.at)
+    return binder.call("time plus interval", (time, binder.call("negative", (rest,), node.at)), node.at)
 
 
 def negated(binder: ExprBinder, interval: Expr, at: TextRange) -> Expr:

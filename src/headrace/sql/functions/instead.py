@@ -16,7 +16,6 @@ _INSTEAD: tuple[tuple[str, str], ...] = (
     ("collect_union", "Use array_distinct(flatten(collect_list(...)))."),
     ("collate|collations", "Use lower() on both sides."),
     ("sentences", "Use split()."),
-    ("time_bucket", "Use date_trunc(), or group by window()."),
     ("current_time|localtime", "Use date_format(current_timestamp(), 'HH:mm:ss')."),
     ("make_time|time|(try_)?to_time|time_from_.*", "Keep the seconds of the day as an INT."),
     ("time_trunc", "Use date_trunc()."),

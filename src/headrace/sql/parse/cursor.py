@@ -85,6 +85,13 @@ FIRST_WORDS = (
 )
 
 
+def backquotes(token: Token) -> str:
+    """The advice for a reserved word that is meant as a name. Empty for other tokens."""
+    if token.kind != "word" or token.upper not in RESERVED:
+        return ""
+    return f"{token.upper} is a reserved word. As a name, it needs backquotes: `{token.text.lower()}`."
+
+
 class Cursor:
     """Reads tokens from left to right. Errors point at the unexpected token."""
 
@@ -140,7 +147,7 @@ class Cursor:
             return self.advance().text
         if self.token.kind == "word" and (self.token.upper not in RESERVED):
             return self.advance().text
-        self.fail(f"expected {what}")
+        self.fail(f"expected {what}", advice=backquotes(self.token))
 
     def word(self, what: str) -> str:
         """Takes an identifier where no other word is allowed, even one that is reserved elsewhere."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 from headrace.sql.parse.call_parser import CallParser
-from headrace.sql.parse.cursor import RESERVED, Cursor
+from headrace.sql.parse.cursor import RESERVED, Cursor, backquotes
 from headrace.sql.parse.data_types import parse_cast
 from headrace.sql.parse.interval_literals import parse_interval_literal
 from headrace.sql.parse.syntax import Apply, Case, Constant, Dot, Name, Node, Subscript
@@ -252,7 +253,17 @@ class _Expressions:
             return self._parenthesis()
         if token.kind == "word":
             return self._word()
-        cursor.fail("expected an expression", certain=True)
+        self._no_expression()
+
+    def _no_expression(self) -> NoReturn:
+        """Fails. CASE and NOT may have been taken for keywords where they are meant as columns."""
+        before, token = self.cursor.tokens[self.cursor.position - 1], self.cursor.token
+        advice = backquotes(token)
+        if before.kind == "word" and before.upper in ("CASE", "NOT"):
+            advice = backquotes(before)
+        elif before.upper == "," and advice:
+            advice = f"Remove the comma before it. {advice}"
+        self.cursor.fail("expected an expression", advice=advice, certain=True)
 
     def _string(self) -> Node:
         """One or more adjacent string literals. Spark concatenates them."""
@@ -313,8 +324,7 @@ class _Expressions:
             cursor.advance()
             return Apply(place, word.lower(), (), written="bare")
         if word in RESERVED and not self._names_a_column(word):
-            advice = f"{word} is a reserved word. A column of this name needs backquotes: `{word.lower()}`."
-            cursor.fail("expected an expression", advice=advice, certain=True)
+            self._no_expression()
         return self._name()
 
     def _names_a_column(self, word: str) -> bool:
@@ -333,7 +343,7 @@ class _Expressions:
 
     def _case(self) -> Node:
         cursor = self.cursor
-        start = cursor.advance().start
+        opened = cursor.advance()
         operand = None if cursor.at("WHEN") else self.disjunction()
         branches: list[tuple[Node, Node]] = []
         while cursor.accept("WHEN"):
@@ -343,10 +353,10 @@ class _Expressions:
             cursor.expect("THEN", "after WHEN's condition")
             branches.append((condition, self.disjunction()))
         if not branches:
-            cursor.fail("expected WHEN after CASE")
+            cursor.fail("expected WHEN after CASE", advice=backquotes(opened))
         otherwise = self.disjunction() if cursor.accept("ELSE") else None
         cursor.expect("END", "to close CASE")
-        return Case((start, cursor.previous_end), tuple(branches), otherwise)
+        return Case((opened.start, cursor.previous_end), tuple(branches), otherwise)
 
     def _binary(self, name: str, left: Node, right: Node) -> Apply:
         return Apply((left.at[0], right.at[1]), name, (left, right), operator=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.errors import SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.commands import refuse_command
-from headrace.sql.parse.cursor import RESERVED, Cursor
+from headrace.sql.parse.cursor import RESERVED, Cursor, backquotes
 from headrace.sql.parse.dialect import spark_accepts
 from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.grouping import Grouped, parse_group_by
@@ -51,6 +51,11 @@ _REFUSED = {
     "UNPIVOT": ("UNPIVOT", "Select the columns and unpivot downstream."),
     "TABLESAMPLE": ("TABLESAMPLE", "Use a filter on a hash or a random column of the source."),
 }
+# Words of joins. Spark does not take them as the name of a table, even after AS.
+_NO_TABLES = frozenset(
+    ["ANTI", "CROSS", "EXCEPT", "FULL", "INNER", "INTERSECT", "JOIN", "LATERAL", "LEFT", "MINUS", "NATURAL", "ON",
+     "RIGHT", "SEMI", "UNION", "USING"]
+)  # fmt: skip
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ANTI", "SEMI", ",")
 
 
@@ -95,7 +100,9 @@ def _query(cursor: Cursor) -> ParsedQuery:
         cursor.advance()
         if not cursor.accept("ALL"):
             cursor.refuse(
-                "UNION without ALL", "UNION would have to wait for all duplicates, and a stream has no end.", here
+                "UNION without ALL",
+                "Write UNION ALL. UNION would have to wait for all duplicates, and a stream has no end.",
+                here,
             )
         inputs.append(_operand(cursor))
     _refuse_tail(cursor)
@@ -239,6 +246,13 @@ def _renamed(place: TextRange, name: str, query: ParsedQuery, columns: tuple[str
     return SelectQuery(at=place, items=(every,), relation=relation, where=None, group_by=None, having=None)
 
 
+def _table_alias(cursor: Cursor) -> str | None:
+    if cursor.at("AS") and cursor.peek().kind == "word" and cursor.peek().upper in _NO_TABLES:
+        cursor.advance()
+        cursor.fail("expected a name for the table", advice=backquotes(cursor.token), certain=True)
+    return _alias(cursor)
+
+
 def _alias(cursor: Cursor) -> str | None:
     if cursor.accept("AS"):
         if cursor.token.kind in ("word", "quoted"):
@@ -256,7 +270,7 @@ def _relation(cursor: Cursor) -> Relation:
         query = _query(cursor)
         cursor.expect(")", "after the subquery")
         place = (start, cursor.previous_end)
-        alias = _alias(cursor)
+        alias = _table_alias(cursor)
         return Derived(place, query, alias, _column_names(cursor) if alias else ())
     if cursor.token.upper in WINDOW_TABLES and cursor.peek().upper == "(":
         return _window_table(cursor)
@@ -266,7 +280,7 @@ def _relation(cursor: Cursor) -> Relation:
     if cursor.at("("):
         cursor.fail(f"there is no table function {name}; there are {', '.join(WINDOW_TABLES)}")
     place = (start, cursor.previous_end)
-    alias = _alias(cursor)
+    alias = _table_alias(cursor)
     return Table(place, name, alias, _column_names(cursor) if alias else ())
 
 
@@ -302,7 +316,7 @@ def _window_table(cursor: Cursor) -> Windowed:
         input=source,
         time=time,
         arguments=tuple(arguments),
-        alias=_alias(cursor),
+        alias=_table_alias(cursor),
         partition_by=tuple(partition_by),
     )
 

@@ -2,37 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headrace.model.program import FallibleExpression
 from headrace.model.schema import NESTED
 from headrace.sql.functions.fallibility import throws
-from headrace.sql.plan.expr import NOWHERE, Expr, columns_of, conjunction, conjuncts
+from headrace.sql.plan.expr import (
+    NOWHERE,
+    Call,
+    CaseWhen,
+    ColumnRef,
+    Expr,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+    transform,
+)
 from headrace.sql.plan.shape import Shape
 from headrace.sql.render.duckdb import render, render_filter, ring0_column
 
+_COPIES = 64  # there may be 4096 grouping sets, and they evaluate the same expressions
+
 
 def fallible_expressions(shape: Shape, text: str) -> tuple[FallibleExpression, ...]:
-    """Those of Ring 0: parts of WHERE, select items, keys and arguments of aggregates. `text` is the script. None for
-    a query with generators, whose expressions read other rows than those of the stream."""
-    if shape.generators:
-        return ()
-    kept = None if shape.filter is None else render_filter(shape.filter, ring0_column)
-    found = list(_conditions(shape, text))
-    for expr in _values(shape):
-        if throws(expr):
-            sql = render(expr, ring0_column)
-            found.append(_fallible(expr, sql if kept is None else f"CASE WHEN {kept} THEN {sql} END", text))
-    return tuple(found)
+    """Those of Ring 0: parts of WHERE, select items, keys and arguments of aggregates. `text` is the script. Above a
+    generator they read other rows than those of the stream, so only its own expressions are there, except for the
+    branches of UNION ALL and for grouping sets, which copy the rows."""
+    if not shape.generators:
+        return tuple(_of_rows(shape.filter, _values(shape), text))
+    first = shape.generators[0]
+    copies = _copies(shape)
+    if copies is None:
+        return tuple(_of_rows(shape.filter, (made.expr for made in first.node.lists), text))
+    number = len(first.node.input.schema)
+    found: list[FallibleExpression] = []
+    for copy in copies[:_COPIES]:
+        parts = [shape.filter, first.after]
+        kept = conjunction([_of_copy(part, number, copy) for part in parts if part is not None])
+        found += _of_rows(kept, (_of_copy(value, number, copy) for value in _values(shape)), text)
+    return tuple(dict.fromkeys(found))
 
 
-def _conditions(shape: Shape, text: str) -> Iterator[FallibleExpression]:
-    """Each part of WHERE that may fail, after the parts before it."""
-    parts = [] if shape.filter is None else list(conjuncts(shape.filter))
+def _copies(shape: Shape) -> list[int] | None:
+    """The numbers that the only generator gives to the copies of each row. None if it makes other rows."""
+    made, *others = shape.generators[0].node.lists
+    if len(shape.generators) > 1 or others or not isinstance(made.expr, Call) or made.expr.name != "array":
+        return None
+    numbers = [part.value for part in made.expr.args if isinstance(part, Literal) and isinstance(part.value, int)]
+    return numbers if len(numbers) == len(made.expr.args) else None
+
+
+def _of_copy(expr: Expr, number: int, copy: int) -> Expr:
+    """`expr` on the copy of a row with this number, which is the column `number`."""
+
+    def chosen(node: Expr) -> Expr | None:
+        if not isinstance(node, CaseWhen) or node.otherwise is None:
+            return None
+        for condition, value in node.branches:
+            if not isinstance(condition, Call) or condition.name not in ("=", "in"):
+                return None
+            column, *places = condition.args
+            if not isinstance(column, ColumnRef) or column.index != number:
+                return None
+            if any(isinstance(place, Literal) and place.value == copy for place in places):
+                return _of_copy(value, number, copy)
+        return _of_copy(node.otherwise, number, copy)
+
+    return transform(expr, chosen)
+
+
+def _of_rows(filter_: Expr | None, values: Iterable[Expr], text: str) -> Iterator[FallibleExpression]:
+    """Those of a filter and of values of the rows that it keeps."""
+    parts = [] if filter_ is None else list(conjuncts(filter_))
     for i, part in enumerate(parts):
         prefix = conjunction(parts[: i + 1])
-        if throws(part) and prefix is not None:
+        if throws(part) and prefix is not None:  # each part after the parts before it
             yield _fallible(part, render_filter(prefix, ring0_column), text)
+    kept = None if filter_ is None else render_filter(filter_, ring0_column)
+    for expr in values:
+        if throws(expr):
+            sql = render(expr, ring0_column)
+            yield _fallible(expr, sql if kept is None else f"CASE WHEN {kept} THEN {sql} END", text)
 
 
 def _values(shape: Shape) -> Iterator[Expr]:
