@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.base.python_values import python_value
 from headrace.errors import EvaluationFailed
 from headrace.exec.failures import coded
-from headrace.exec.sizing import in_pieces
+from headrace.exec.sizing import pieces_of
 from headrace.exec.trying import first_failing
 from headrace.model.program import FallibleExpression, PipelineProgram
 from headrace.model.schema import Schema, field_at
@@ -43,7 +43,7 @@ def explained(
     failure = coded(problem)
     if not isinstance(failure, EvaluationFailed) or "expression" in failure.params:
         return problem
-    pieces = _pieces(program, rows)
+    pieces = pieces_of(program.ring0, program.meaning, rows)
     for candidate in program.ring0.fallible:
         for piece in pieces:
             row = first_failing(program.meaning, candidate.sql, piece)
@@ -52,13 +52,6 @@ def explained(
                     failure=failure, candidate=candidate, schema=schema, row=piece.slice(row, 1), place_of=place_of
                 )
     return problem
-
-
-def _pieces(program: PipelineProgram, rows: pa.Table) -> list[pa.Table]:
-    """`rows` in the pieces in which the program ran: each takes as much memory as a pass over it."""
-    ring0 = program.ring0
-    growth = ring0.generators[0].growth if ring0.generators else ring0.growth
-    return in_pieces(growth, program.meaning, "rows", rows)
 
 
 def _failure(
