@@ -23,8 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import numpy as np
 import pyarrow as pa
+import xxhash
 
 from headrace.base.durable import private_opener, state_errors
 from headrace.errors import InternalError, StateUnavailable
@@ -41,7 +41,7 @@ _CODEC: Literal["lz4_raw"] = "lz4_raw"
 _COUNT = struct.Struct("<II")
 _ENTRY = struct.Struct("<qqqII")
 _SIZE = struct.Struct("<Q")  # in a compressed pack: the bytes after it when they are not compressed
-_FILE = struct.Struct("<QQ")  # in a message that names a file: its bytes, and their `_sum`
+_FILE = struct.Struct("<QQ")  # in a message that names a file: its bytes, and their checksum
 _MAGIC = int.from_bytes(b"HRP1", "little")
 _COMPRESSED = int.from_bytes(b"HRP2", "little")
 _IN_FILE = int.from_bytes(b"HRP3", "little")
@@ -90,20 +90,12 @@ def _in_file(pack: bytes, directory: str) -> bytes | None:
         with open(path, "xb", buffering=0, opener=private_opener) as file:
             written = file.write(pack)
         if written == len(pack):
-            return b"".join((_COUNT.pack(_IN_FILE, 0), _FILE.pack(len(pack), _sum(pack)), os.fsencode(path)))
+            return b"".join((_COUNT.pack(_IN_FILE, 0), _FILE.pack(len(pack), xxhash.xxh3_64_intdigest(pack)), os.fsencode(path)))
     except OSError:
         pass
     with suppress(OSError):
         os.unlink(path)
     return None
-
-
-def _sum(data: bytes) -> int:
-    """A checksum: the sum of all words of eight bytes. It takes 0.02 ms for a megabyte, and a CRC ten times that. It
-    differs if a bit is flipped or a page is zero."""
-    words = len(data) // 8
-    rest = int.from_bytes(data[words * 8 :], "little")
-    return (int(np.frombuffer(data, np.uint64, words).sum(dtype=np.uint64)) + rest) % (1 << 64)
 
 
 def _compressed(pack: bytes, count: int) -> bytes:
@@ -134,7 +126,7 @@ def _read(message: bytes) -> bytes:
     path = Path(os.fsdecode(message[_COUNT.size + _FILE.size :]))
     with state_errors(path.parent):
         pack = path.read_bytes()
-    if facts != (len(pack), _sum(pack)):
+    if facts != (len(pack), xxhash.xxh3_64_intdigest(pack)):
         raise StateUnavailable(
             f"{path} does not have the rows that a task wrote to it",
             advice="Check its disk. The epoch is run again and writes its rows to other files.",
