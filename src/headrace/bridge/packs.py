@@ -90,7 +90,9 @@ def _in_file(pack: bytes, directory: str) -> bytes | None:
         with open(path, "xb", buffering=0, opener=private_opener) as file:
             written = file.write(pack)
         if written == len(pack):
-            return b"".join((_COUNT.pack(_IN_FILE, 0), _FILE.pack(len(pack), xxhash.xxh3_64_intdigest(pack)), os.fsencode(path)))
+            return b"".join(
+                (_COUNT.pack(_IN_FILE, 0), _FILE.pack(len(pack), xxhash.xxh3_64_intdigest(pack)), os.fsencode(path))
+            )
     except OSError:
         pass
     with suppress(OSError):
