@@ -17,6 +17,7 @@ from headrace.formats.csv import Dialect
 from headrace.model.schema import Array, DataType, Decimal, Map, Scalar, Schema, Struct
 
 sys.set_int_max_str_digits(0)  # integers of any length
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 5_000))  # values of 256 levels
 
 
 class Bad(Exception):
@@ -45,6 +46,7 @@ _scanstring: Any = json.decoder.scanstring  # type: ignore[attr-defined]
 
 # Python reads NaN, Infinity and -Infinity without quotes; Spark and headrace also read these.
 _SIGNED = re.compile(r"[+-]INF|[+]Infinity")
+DEEPEST = 256  # levels of a value
 
 
 class _Scanner(json.JSONDecoder):
@@ -53,14 +55,29 @@ class _Scanner(json.JSONDecoder):
     def __init__(self) -> None:
         super().__init__(parse_int=Number, parse_float=Number, parse_constant=Number)
         decoder: Any = json.decoder
-        self.parse_array: Any = lambda place, _: decoder.JSONArray(place, self._scan)
-        self.parse_object: Any = lambda place, strict, _, *more: decoder.JSONObject(place, strict, self._scan, *more)
+        self._depth = 0
+        self.parse_array: Any = lambda place, _: self._nested("]", place, decoder.JSONArray, self._scan)
+        self.parse_object: Any = lambda place, strict, _, *more: self._nested(
+            "}", place, decoder.JSONObject, strict, self._scan, *more
+        )
         self._inner: Any = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
         self.scan_once: Any = self._scan
 
     def _scan(self, text: str, at: int) -> Any:
         found = _SIGNED.match(text, at)
         return (Number(found[0]), found.end()) if found else self._inner(text, at)
+
+    def _nested(self, closing: str, place: tuple[str, int], parse: Any, *given: Any) -> Any:
+        """An array or object, whose bracket is before `place`. An empty one is no level."""
+        text, at = place
+        level = not text.startswith(closing, _skip(text, at))
+        self._depth += level
+        try:
+            if self._depth > DEEPEST:
+                raise Bad("too_deep")
+            return parse(place, *given)
+        finally:
+            self._depth -= level
 
 
 _DECODER = _Scanner()

@@ -180,6 +180,20 @@ def test_the_last_of_equal_keys_wins_and_null_counts() -> None:
     assert table(decode(b'{"c0":1,"c0":2}\n{"c0":1,"c0":null}\n{"c0":null,"c0":3}', s)) == [[2], [None], [3]]
 
 
+@pytest.mark.parametrize("levels", [255, 256, 257, 400])
+@pytest.mark.parametrize("inner", ["", "1", "[]", "[ ]", "{}"])
+def test_the_deepest_value_has_256_levels_also_where_it_is_malformed_later(levels: int, inner: str) -> None:
+    s = schema("TIMESTAMP", "MAP<STRING, INT>")
+    for end in ("]" * levels, ""):
+        texts = ['{"c0":1,"c1":' + "[" * levels + inner + end + "}", "[" * levels + inner + end]
+        texts.append('{"x":' * levels + (inner or "1") + end.replace("]", "}"))
+        for text in texts:
+            rows, bad = oracle.decode_json(text.encode(), s)
+            decoded = decode(text.encode(), s)
+            assert verdicts(decoded) == bad, text
+            assert decoded.rows == len(rows)
+
+
 def test_thousands_of_members_and_deep_nesting_are_read_and_too_deep_is_a_verdict() -> None:
     s = schema("INT", "STRING")
     wide = "{" + ",".join(f'"k{i}":{i}' for i in range(5000)) + ',"c0":7}'
