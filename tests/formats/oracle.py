@@ -339,7 +339,7 @@ def _decimal(kind: Decimal, text: str) -> decimal.Decimal:
         if int(power) > 0 and mantissa.strip("+-0."):
             raise Bad("out_of_range")
         text = "0"
-    with decimal.localcontext(prec=2000):
+    with decimal.localcontext(prec=2000 + len(text)):
         rounded = decimal.Decimal(text).quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP)
         if abs(rounded) >= decimal.Decimal(10) ** (kind.precision - kind.scale):
             raise Bad("out_of_range")
