@@ -216,10 +216,10 @@ def test_nobody_waits_for_a_commit_that_was_given_up(tmp_path: Path, monkeypatch
     running.committer.give_up({1})
     settles.join(30)
     assert not settles.is_alive()
-    assert running.committer.sinks.hanging == {1}
+    assert running.committer.sinks.hanging.instances == {1}
     answers.set()
     commits.join(30)
-    assert running.committer.sinks.hanging == set()
+    assert running.committer.sinks.hanging.instances == set()
     assert read_progress(tmp_path).epoch == -1
     assert running.committer.sink(CASTS, CASTS.sinks[0].name) is slow
 
@@ -228,11 +228,11 @@ def test_the_last_rows_of_a_replaced_pipeline_wait_for_a_commit_that_hangs(tmp_p
     running = Stream(tmp_path)
     running.commit(running.publish(1, CASTS, NEIGHBOUR), "1")
     replaced = running.publish(2, NEIGHBOUR, left=(PipelineExit(CASTS, flush=True),))
-    running.committer.sinks.hanging.add(1)
+    running.committer.sinks.hanging.hold("hangs", 1, CASTS.sinks[0].name, whole=True)
     with pytest.raises(SinkUnavailable):
         running.commit(replaced, "2")
     assert read_progress(tmp_path).epoch == 0
-    running.committer.sinks.hanging.clear()
+    running.committer.sinks.hanging.release("hangs")
     running.epoch, running.before = 0, ()
     assert running.commit(replaced, "2") == {}
     assert read_progress(tmp_path).epoch == 1

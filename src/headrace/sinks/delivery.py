@@ -5,6 +5,12 @@ visible anywhere: the pipeline stops, or continues without that sink (`on_failur
 cannot commit, it *owes* the epoch: the promise is durable, and the sink commits it before it gets any later epoch. So
 no epoch is in one sink and lost in another, and none is written twice.
 
+A call of a sink may hang, and the stream may go on without the pipeline (`headrace.spark.committer`). Whether the epoch
+is decided is known then (`Delivery.left`). Before the first sink commits, it is not: no sink shows it. From then on it
+is, because the sink that hangs may pass its commit point at any time: all sinks that have not committed it owe it. They
+have promised it, except a single sink. That one owes what it may have begun to show: its commit without rows completes
+an epoch with a manifest, and does nothing if there is none.
+
 EpochMismatch concerns the whole epoch: it is raised, and nothing more is committed. Errors that the stream waits for
 (`headrace.exec.failures.WAITED_FOR`) are raised, too, unless the sink may be detached: the epoch is then run again,
 with the same keys, until the sink can be written to.
@@ -88,7 +94,11 @@ class Delivered:
 
 
 class Delivery:
-    """Delivers one epoch of one pipeline. `debts` are older epochs that a sink still owes, by sink name."""
+    """Delivers one epoch of one pipeline. `debts` are older epochs that a sink still owes, by sink name.
+
+    `left` are the sinks that have not committed the epoch, with what is staged there, once it is decided. It is empty
+    if no sink has committed the epoch, and None as long as that is not known. Any thread may read it.
+    """
 
     def __init__(
         self,
@@ -102,6 +112,7 @@ class Delivery:
         self._debts, self._sleep = debts, sleep
         self._sinks = {s.name: s for s, _ in pipeline.outlets}
         self._result = Delivered()
+        self.left: Mapping[str, list[Staged]] | None = None
 
     def deliver(
         self, receipts: Mapping[str, list[Staged]], failure: str, lost: Mapping[str, str], gone: Mapping[str, str]
@@ -126,16 +137,17 @@ class Delivery:
     def _deliver(
         self, receipts: Mapping[str, list[Staged]], failure: str, lost: Mapping[str, str], gone: Mapping[str, str]
     ) -> Delivered:
-        if (waiting := waited_for(failure)) is not None:
-            raise waiting
         for name in gone:
             self._discard(name)
             del self._sinks[name]
+        if (waiting := waited_for(failure)) is not None:
+            raise waiting
         # In a re-run, a sink may have committed the epoch already. Then all sinks promised it, and no failure undoes
         # that.
         decided = any(self._open(name).committed(self._key) for name in self._sinks)
         late = {name: reason for name, reason in lost.items() if name in self._sinks}
         if not decided:
+            self.left = {}
             for name, reason in late.items():
                 self._detach(name, reason)
         if not failure and not decided:
@@ -156,9 +168,11 @@ class Delivery:
 
     def _promise(self, receipts: Mapping[str, list[Staged]]) -> str:
         """Let every sink promise the epoch. Returns why the pipeline must stop, or an empty text. A single sink needs
-        no promise: its commit decides."""
+        no promise: its commit decides. A sink that gets nothing of the epoch need not settle what it owes either."""
         alone = len(self._sinks) == 1
         for name, sink in list(self._sinks.items()):
+            if not receipts.get(name) and not SINKS[sink.kind].every_epoch:
+                continue
             staged = [] if alone else receipts.get(name, [])
             try:
                 retried(sink, partial(self._settle_and_promise, name, staged), self._sleep)
@@ -182,10 +196,12 @@ class Delivery:
             sink.promise(self._key, staged)
 
     def _settled(self, name: str) -> DriverSink:
-        """A sink that has committed the older epochs that it owes. A later commit would delete their staged rows."""
+        """A sink that has committed the older epochs that it owes. A later commit would delete their staged rows. The
+        sink is opened again after each: while one hung, the epoch may have been given up."""
         sink = self._open(name)
         for older in sorted(self._debts.get(name, ()), key=lambda key: key.epoch):
             sink.commit(older, [])
+            sink = self._open(name)
         return sink
 
     def _commit_one(self, name: str, staged: list[Staged], settle: bool) -> int:
@@ -195,13 +211,16 @@ class Delivery:
     def _commit(self, receipts: Mapping[str, list[Staged]], decided: bool) -> None:
         """Let every sink commit. A sink that the stream waits for does not block the others."""
         waiting: HeadraceError | None = None
+        asked = [n for n, s in self._sinks.items() if decided or receipts.get(n) or SINKS[s.kind].every_epoch]
+        self.left = {name: receipts.get(name, []) for name in asked}
         for name, sink in self._sinks.items():
             staged = receipts.get(name, [])
             try:
-                if staged or decided or SINKS[sink.kind].every_epoch:
+                if name in asked:
                     began = time.perf_counter()
                     commit = partial(self._commit_one, name, staged, settle=decided)  # else settled by the promise
                     rows = retried(sink, commit, self._sleep)
+                    self.left = {other: rest for other, rest in self.left.items() if other != name}
                     self._result.committed[name] = (rows, (time.perf_counter() - began) * 1000)
                     if self._result.rows is None and sink in self._pipeline.sinks:
                         self._result.rows = rows

@@ -68,7 +68,8 @@ class TaskSink(Protocol):
 
 
 class DriverSink(Protocol):
-    """The driver side. Only the thread that runs the epochs of the pipeline's stream calls it."""
+    """The driver side. One thread at a time calls it, not always the same: a call may hang
+    (`headrace.spark.hanging`)."""
 
     guarantee: str
 

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from headrace.errors import HeadraceError, MissingInput, SinkFailed
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.sinks.sink_kind import DriverSink
 from headrace.sources.badfiles import hand_over
+from headrace.spark.broken_off import BrokenOff
 from headrace.spark.driver_sinks import DriverSinks, still_owed
 from headrace.spark.epoch_commit import EpochCommit
 from headrace.spark.epoch_query import QueryRunner
@@ -74,7 +76,8 @@ class EpochCommitter:
         self.sinks = DriverSinks(checkpoint, directory, reveal)
         self._busy = threading.Lock()  # held while an epoch is committed; replaced when such a commit is given up
         self._committing: threading.Lock | None = None  # the lock of the commit that runs
-        self._hung: dict[threading.Lock, int] = {}  # commits that were given up, and the instance whose sink they use
+        self._epoch: EpochCommit | None = None  # the epoch of that commit
+        self._broken_off: dict[int, BrokenOff] = {}  # how far commits came that were given up, by instance
         self._passing = threading.Lock()  # held while a commit ends or is given up
         self._forgotten: set[int] = set()
         self._quit: set[tuple[int, int]] = set()  # instances that were stopped at once, with their generation
@@ -184,27 +187,36 @@ class EpochCommitter:
         """The commit with this lock is over. If it was given up, its sinks may be used again."""
         with self._passing:
             if self._committing is busy:
-                self._committing = None
-            elif (instance := self._hung.pop(busy, None)) is not None:
-                self.sinks.hanging.discard(instance)
+                self._committing = self._epoch = None
+            self.sinks.hanging.release(busy)
 
     @property
     def stuck(self) -> int | None:
-        """The instance whose sink the commit that runs uses now. None if none runs, or if it uses no sink."""
+        """The instance whose sink the commit that runs uses now, or STREAM_LANE for the sink of the dead letters. None
+        if none runs, or if it uses no sink."""
         return None if self._committing is None else self.sinks.user
 
     def give_up(self, left_out: Collection[int]) -> None:
         """A new query of the stream starts. If the commit of an earlier one still hangs in a sink of a pipeline that is
         `left_out` of the epoch, or not declared any more, go on without it: the other pipelines do not wait for it. If
-        it returns, it uses no further sink and stores nothing."""
+        it returns, it uses no further sink and stores nothing. What its epoch left undone in the sinks of the pipeline
+        is owed (`headrace.spark.broken_off`).
+
+        A commit that hangs in the sink of the dead letters is given up, too. They cannot be left out, so epochs with
+        dead letters raise SinkUnavailable until it returns."""
         with self._passing:
-            busy, instance = self._committing, self.sinks.user
-            if busy is None or instance is None or not (instance in left_out or instance not in self._known()):
+            busy, epoch, instance, sink = self._committing, self._epoch, self.sinks.user, self.sinks.used
+            if busy is None or instance is None:
                 return
-            _log.warning("a commit hangs in %s; the stream goes on without that pipeline", self.sinks.in_use)
-            self._hung[busy] = instance
-            self.sinks.hanging.add(instance)
-            self._busy, self._committing = threading.Lock(), None
+            if instance != STREAM_LANE and instance not in left_out and instance in self._known():
+                return
+            _log.warning("a commit hangs in %s; the stream does not wait for it", self.sinks.in_use)
+            self.sinks.hanging.hold(busy, instance, sink, whole=True)
+            self._busy, self._committing, self._epoch = threading.Lock(), None, None
+            # After that, the old commit begins no other step, so what it says now is final.
+            broken_off = None if epoch is None else epoch.broken_off(instance)
+            if broken_off is not None:
+                self._broken_off[instance] = broken_off
 
     def _commit(self, rows: Iterable[Row], require_current: Callable[[], None], queries: QueryRunner | None) -> None:
         began = time.perf_counter()
@@ -216,7 +228,18 @@ class EpochCommitter:
             self._require_all_tasks(found)
             self._end_probe(found)
             before = self._progress.read()
-            epoch = EpochCommit(self.sinks, self._plans, found, before, require_current=require_current)
+            epoch = EpochCommit(
+                self.sinks,
+                self._plans,
+                found,
+                before,
+                require_current=require_current,
+                broken_off=self._broken_off,
+            )
+            with self._passing:
+                require_current()
+                self._epoch = epoch
+            self.sinks.settle_seconds = epoch.settle_seconds
             self._require_readable(found)
             epoch.check()
         quit_now = {i for i, p in epoch.members.items() if (i, p.generation) in self._quit}
@@ -233,6 +256,7 @@ class EpochCommitter:
         with collection_paused():
             progress = epoch.progress(declared, debts)
         self._progress.write(progress)
+        self._broken_off = {i: b for i, b in self._broken_off.items() if b.epoch > progress.epoch}
         if progress is not before:  # keep the previous epoch's plan: a re-run of this epoch names it too
             all_forgotten = self._forget(before, progress, queries, require_current)
             require_current()
@@ -287,7 +311,7 @@ class EpochCommitter:
         found |= {d.pipeline.instance: d.pipeline for d in before.debts if not self._plans.names(d.pipeline.instance)}
         declared = self._known()
         gone = {i: p for i, p in found.items() if i not in owing and i not in declared}
-        hanging = gone.keys() & self.sinks.hanging
+        hanging = gone.keys() & self.sinks.hanging.instances
         new = {i: p for i, p in gone.items() if i not in self._forgotten and i not in hanging}
         if new:
             self.sinks.forget(new.values(), now.epoch, require_current)
@@ -305,15 +329,36 @@ class EpochCommitter:
 
     def forget_stream(self, letters: SinkDef | None) -> None:
         """The stream is dropped: delete what its sinks keep beside their output, except an epoch that one still owes.
-        Tries first to commit the epochs that are owed. Does nothing while a commit hangs."""
-        if not self._busy.acquire(timeout=FORGET_SECONDS):
+        Tries first to commit the epochs that are owed. Does nothing while a commit hangs, and takes FORGET_SECONDS at
+        most for each of both."""
+        busy = self._busy
+        if not busy.acquire(timeout=FORGET_SECONDS):
             return
-        try:
-            progress = read_progress(self._directory)
-            owing = {(d.pipeline.instance, d.sink) for d in still_owed(progress.debts, self.sinks.settled)}
-            self.sinks.forget_stream(self._plans.all(), letters, progress.epoch, owing)
-        finally:
-            self._busy.release()
+
+        def forget() -> None:
+            try:
+                progress = read_progress(self._directory)
+                debts = still_owed(progress.debts, self.sinks.settled)
+                for debt in debts:
+                    _log.warning(_never_written(debt).render())
+                owing = {(debt.pipeline.instance, debt.sink) for debt in debts}
+                self.sinks.forget_stream(self._plans.all(), letters, progress.epoch, owing)
+            finally:
+                busy.release()
+
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                forget()
+                done.set_result(None)
+            except BaseException as problem:
+                done.set_exception(problem)
+
+        threading.Thread(target=run, name="headrace-forget", daemon=True).start()
+        wait([done], FORGET_SECONDS)
+        if done.done():
+            done.result()
 
     def settle(self) -> tuple[Debt, ...]:
         """Try once more to commit the epochs that sinks owe. Returns those that are still owed."""
@@ -325,7 +370,18 @@ class EpochCommitter:
             return left
 
     def close(self) -> None:
-        self.sinks.close()
+        """Close the sinks, except those in which a commit hangs."""
+        self.sinks.close(used=self.stuck)
+
+
+def _never_written(debt: Debt) -> SinkFailed:
+    return SinkFailed(
+        f"the stream of pipeline {debt.pipeline.name} is dropped, and sink {debt.sink} has not written epoch "
+        f"{debt.epoch}, which it owes",
+        advice="Other sinks of the pipeline have that epoch.",
+        sink=debt.sink,
+        epoch=debt.epoch,
+    )
 
 
 def _input(instance: int, sink: str) -> str:

@@ -116,6 +116,7 @@ class DedicatedCommitter:
         self._progress = ProgressView(directory)
         # Sinks stage rows in the same place in every turn.
         self.sinks = DriverSinks(checkpoint, directory.parent, reveal, feeds=stream_directory_of(directory))
+        self.sinks.settle_seconds = None  # only this pipeline waits for them
         self._busy = threading.Lock()
         self._share = ReadShare(time.monotonic)
         self._synced = CheckpointSync(directory / CHECKPOINT)

@@ -12,16 +12,27 @@ from headrace.bridge.messages import STREAM_LANE
 from headrace.errors import HeadraceError, SinkFailed, StateDamaged
 from headrace.model.definitions import DEAD_LETTER, FEED, PipelineDef, SinkDef
 from headrace.model.schema import Schema
+from headrace.model.stream_options import StreamSettings
 from headrace.sinks import SINKS
 from headrace.sinks.console import ConsoleSink
 from headrace.sinks.owner_mark import HasOwner, owner_of
 from headrace.sinks.secret_options import pipeline_for_tasks, revealed
 from headrace.sinks.sink_kind import DriverSink, EpochMark, SinkKey
 from headrace.sinks.staging import pipeline_staged_in, staged_in
+from headrace.spark.hanging import HangingSinks
 from headrace.state.checkpoint import known_checkpoint
 from headrace.state.progress import Debt
 
+# How long an epoch waits for a sink that owes an older one. Most commits take milliseconds.
+SETTLE_SECONDS = 10.0
+HANGS = "a commit hangs in it"
 _log = logging.getLogger(__name__)
+
+
+def settle_limit(settings: StreamSettings) -> float:
+    """How many seconds an epoch waits for a sink that owes an older one: a small part of the time that it may take."""
+    most = settings.max_epoch_time
+    return SETTLE_SECONDS if most is None else min(SETTLE_SECONDS, most / 1e6 / 4)
 
 
 def still_owed(debts: Iterable[Debt], settled: Callable[[Debt], bool]) -> tuple[Debt, ...]:
@@ -40,9 +51,13 @@ def still_owed(debts: Iterable[Debt], settled: Callable[[Debt], bool]) -> tuple[
 class DriverSinks:
     """One object per sink and instance. The streaming thread and readers of results share them.
 
-    `in_use` names the sink that the commit of an epoch uses now, for the status of an epoch that hangs, and `user` is
-    the instance of its pipeline. `hanging` are instances in whose sinks a commit hangs that was given up: nothing may
-    touch these sinks until it returns. Then the same objects are used again: two would write the same files.
+    `in_use` says which sink the commit of an epoch uses now, for the status of an epoch that hangs. `user` is the
+    instance of its pipeline, or STREAM_LANE for the dead letters, and `used` is its name. `hanging` are the sinks in
+    which a call hangs: nothing may touch them until it returns. Then the same objects are used again: two would write
+    the same files.
+
+    An epoch that a sink owes is committed in a thread of its own. If that takes longer than `settle_seconds`, the sink
+    hangs, and the epoch stays owed: no pipeline waits for it but its own. None means no limit.
     """
 
     def __init__(
@@ -54,9 +69,10 @@ class DriverSinks:
         self._feeds = feeds
         self._sinks: dict[tuple[int, str], DriverSink] = {}
         self._fed: dict[tuple[int, str], SinkDef] = {}  # the definitions of the feeds among them
-        self.in_use = ""
+        self.in_use = self.used = ""
         self.user: int | None = None
-        self.hanging: set[int] = set()
+        self.hanging = HangingSinks()
+        self.settle_seconds: float | None = SETTLE_SECONDS
 
     def moved(self, checkpoint: str) -> None:
         """Write under the keys of another checkpoint from now on. Sinks that are open keep their rows."""
@@ -97,12 +113,17 @@ class DriverSinks:
 
     def for_commit(self, pipeline: PipelineDef, name: str) -> DriverSink:
         """One of a pipeline's sinks, which the commit is about to use."""
-        self.use(f"sink {name} of pipeline {pipeline.name}", pipeline.instance)
+        self.use(f"sink {name} of pipeline {pipeline.name}", pipeline.instance, name)
         return self.of(pipeline, name)
 
-    def use(self, what: str, instance: int | None = None) -> None:
+    def use(self, what: str, instance: int | None = None, sink: str = "") -> None:
         """Note what the commit waits for from now on."""
-        self.in_use, self.user = what, instance
+        self.in_use, self.user, self.used = what, instance, sink
+
+    def letters_for_commit(self, sink: SinkDef) -> DriverSink:
+        """The sink of the stream's dead letters, which the commit is about to use."""
+        self.use(f"sink {sink.name} with the dead letters", STREAM_LANE, sink.name)
+        return self.letters(sink)
 
     def letters(self, sink: SinkDef) -> DriverSink:
         """The sink of the stream's dead letters."""
@@ -132,11 +153,19 @@ class DriverSinks:
         return replace(self.key(debt.pipeline.instance, debt.epoch), promised=debt.promised)
 
     def settle(self, debt: Debt) -> None:
-        """Commit an epoch that a sink owes. Raises what the sink raises."""
-        if debt.pipeline.instance in self.hanging:
-            raise SinkFailed(f"an earlier commit of pipeline {debt.pipeline.name} still hangs in one of its sinks")
-        self.use(f"sink {debt.sink} of pipeline {debt.pipeline.name}", debt.pipeline.instance)
-        self.of(debt.pipeline, debt.sink).commit(self.owed(debt), [])
+        """Commit an epoch that a sink owes. Raises what the sink raises, and SinkFailed if it takes too long."""
+        pipeline, name = debt.pipeline, debt.sink
+        if self.hanging.takes(pipeline.instance, name):
+            raise SinkFailed(f"an earlier commit of pipeline {pipeline.name} still hangs in one of its sinks")
+        self.use(f"sink {name} of pipeline {pipeline.name}, which owes epoch {debt.epoch}", pipeline.instance, name)
+
+        def commit() -> None:
+            self.of(pipeline, name).commit(self.owed(debt), [])
+
+        if self.settle_seconds is None:
+            commit()
+        else:
+            self.hanging.limited(pipeline.instance, name, commit, self.settle_seconds)
 
     def settled(self, debt: Debt, declared: bool = True) -> bool:
         """Try to commit an epoch that a sink owes. True if that worked. Also true if files of the sink are damaged or
@@ -155,7 +184,8 @@ class DriverSinks:
         """Remarks of a pipeline's sinks that fail no epoch, by sink name."""
         found = {s.name: self._sinks.get((pipeline.instance, s.name)) for s in pipeline.sinks}
         notes = {name: getattr(sink, "note", "") for name, sink in found.items()}
-        return {name: note for name, note in notes.items() if note}
+        hanging = self.hanging.sinks(pipeline.instance, seconds=SETTLE_SECONDS)
+        return {name: note for name, note in notes.items() if note} | dict.fromkeys(hanging, HANGS)
 
     def forget(
         self, pipelines: Collection[PipelineDef], epoch: int, require_current: Callable[[], None] = lambda: None
@@ -181,12 +211,12 @@ class DriverSinks:
     ) -> None:
         """Delete what the sinks of a dropped stream keep beside their output. The newest committed epoch is `epoch`. A
         sink that is `owing` keeps the epoch that it has promised."""
-        used = [(p.instance, s.name, p) for p in pipelines if p.instance not in self.hanging for s, _ in p.outlets]
+        used = [(p.instance, s.name, p) for p in pipelines for s, _ in p.outlets]
         for instance, name, pipeline in used:
-            if (instance, name) not in owing:
+            if (instance, name) not in owing and not self.hanging.takes(instance, name):
                 with contextlib.suppress(HeadraceError):
                     self._clear(self.of(pipeline, name), instance, epoch)
-        if letters is not None and (STREAM_LANE, letters.name) not in owing:
+        if letters is not None and not self.hanging.takes(STREAM_LANE, letters.name):
             with contextlib.suppress(HeadraceError):
                 self._clear(self.letters(letters), STREAM_LANE, epoch)
 
@@ -195,8 +225,9 @@ class DriverSinks:
             sink.discard(self.key(instance, number))
         sink.forget(self.key(instance, epoch + 1))
 
-    def close(self) -> None:
-        """Close all sinks, except those in which a commit hangs: they might not return."""
-        for (instance, _), sink in list(self._sinks.items()):
-            if instance not in self.hanging:
+    def close(self, used: int | None = None) -> None:
+        """Close all sinks, except those in which a commit hangs: they might not return. The commit that runs now uses
+        sinks of the instance `used`."""
+        for (instance, name), sink in list(self._sinks.items()):
+            if instance != used and not self.hanging.takes(instance, name):
                 sink.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from headrace.bridge.messages import STREAM_LANE
 from headrace.control.barrier import align
@@ -18,14 +20,17 @@ from headrace.ring1.lane_state import require_group_limit
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import Delivered, Delivery
 from headrace.sinks.sink_kind import DriverSink, EpochMark, SinkKey
+from headrace.spark.broken_off import BrokenOff, owed_by_hanging
 from headrace.spark.counting import FinishedEpoch, watermark_after
-from headrace.spark.driver_sinks import DriverSinks, still_owed
+from headrace.spark.driver_sinks import DriverSinks, settle_limit, still_owed
 from headrace.spark.epoch_query import EpochQuery, QueryRunner, query_limit
 from headrace.spark.epoch_reports import EpochReports, Failures, members_of
 from headrace.spark.summary import EpochSummary, summarise
 from headrace.state.plans import PlanStore
 from headrace.state.progress import Debt, Progress, digest_of, require_same_epoch
 from headrace.state.quarantine import Quarantine
+
+LOOK_SECONDS = 0.05  # how often a commit that waits for a sink looks whether it has answered
 
 
 class EpochCommit:
@@ -41,11 +46,12 @@ class EpochCommit:
         found: EpochReports,
         before: Progress,
         require_current: Callable[[], None] = lambda: None,
+        broken_off: Mapping[int, BrokenOff] = MappingProxyType({}),
     ) -> None:
         """`before` is the stream's progress before the epoch. `require_current` raises when another commit of the epoch
-        may run: then no further sink may be used. Raises EpochMismatch when the epoch is older than that, or another
-        one with the same number."""
-        self._require_current = require_current
+        may run: then no further sink may be used. `broken_off` is how far commits of the epoch came that were given up,
+        by instance. Raises EpochMismatch when the epoch is older than that, or another one with the same number."""
+        self._require_current, self._broken_off = require_current, broken_off
         planned = found.first.planned
         self._sinks, self._found, self._before = sinks, found, before
         self._epoch, self._barrier = planned.epoch, planned.barrier
@@ -62,6 +68,7 @@ class EpochCommit:
         self._failed: Failures = {}
         self._quit: set[int] = set()
         self._delivered: dict[int, Delivered] = {}
+        self._deliveries: dict[int, Delivery] = {}
         self._letters = 0
         self._keys: dict[int, SinkKey] = {}
         self._marks = {ending: EpochMark(self._watermark, ending) for ending in (False, True)}
@@ -118,13 +125,19 @@ class EpochCommit:
         behind: set[str] = set()  # streams whose feed lacks rows of a pipeline that is replaced in this epoch
         for p in self.members.values():
             fed = {sink.options["stream"] for sink in p.sinks if sink.kind == FEED and "stream" in sink.options}
-            if p.instance in self._sinks.hanging:
+            if not self._gets_nothing(p):
+                self._await_settling(p)
+            given_up = self._sinks.hanging.given_up(p.instance)
+            if self._hanging(p) and not given_up and self._gets_nothing(p):
+                self._delivered[p.instance] = Delivered()
+                continue
+            if given_up or self._hanging(p):
                 failure = self._found.failures.get(p.instance)
                 if failure is None and p.instance in self._closing:  # no other pipeline has its last rows
                     waiting = waiting or _awaited(p)
                     behind |= fed
                 else:
-                    self._delivered[p.instance] = Delivered(failure=failure or hangs(p))
+                    self._delivered[p.instance] = self._undelivered(p, failure or hangs(p))
                 continue
             if fed & behind:  # its rows must follow those of the pipeline that it replaces
                 continue
@@ -140,20 +153,28 @@ class EpochCommit:
             raise waiting
 
     def commit_letters(self) -> None:
-        """Commit the dead letters. A failure here stops the stream: the epoch is not done before they are safe."""
+        """Commit the dead letters. A failure here stops the stream: the epoch is not done before they are safe. While
+        a commit that was given up hangs in their sink, that is SinkUnavailable: the stream waits. The pipelines have
+        the epoch by then, and keep one copy of it when it is run again."""
         sink = self._plan.stream.dead_letters
         staged = self._found.receipts[STREAM_LANE].get(sink.name, []) if sink is not None else []
         if sink is None or not staged:
             return
         self._require_current()
-        self._sinks.use(f"sink {sink.name} with the dead letters")
+        if self._sinks.hanging.takes(STREAM_LANE, sink.name):
+            raise letters_hang(self._plan.stream.name, sink.name)
         try:
-            self._letters = self._sinks.letters(sink).commit(self._key(STREAM_LANE), staged)
+            self._letters = self._sinks.letters_for_commit(sink).commit(self._key(STREAM_LANE), staged)
         except SinkFailed as problem:
             raise for_stream(problem) from problem
 
+    @property
+    def settle_seconds(self) -> float:
+        """How long the epoch may wait for a sink that owes an older one."""
+        return settle_limit(stream_settings(self._plan.stream))
+
     def debts(self, declared: set[int]) -> tuple[Debt, ...]:
-        """The epochs that sinks owe after this one. Asks sinks of pipelines that have left, which may take long."""
+        """The epochs that sinks owe after this one. Asks them, each for a limited time (`DriverSinks.settle`)."""
         if self._before.epoch >= self._epoch:
             return self._before.debts
         new = [
@@ -219,12 +240,16 @@ class EpochCommit:
         return self._sinks.key(instance, self._epoch, self._digest, mark)
 
     def _verify(self) -> None:
+        hanging = self._sinks.hanging
         for p in self.members.values():
-            for sink, _ in p.outlets if p.instance not in self._sinks.hanging else ():
-                self._verify_one(partial(self._open, p, sink.name), p.instance)
+            for sink, _ in p.outlets:
+                if not hanging.takes(p.instance, sink.name):
+                    self._verify_one(partial(self._open, p, sink.name), p.instance)
         letters = self._plan.stream.dead_letters
-        if letters is not None:
-            self._verify_one(partial(self._sinks.letters, letters), STREAM_LANE)
+        if letters is not None and not hanging.takes(STREAM_LANE, letters.name):
+            self._require_current()
+            self._verify_one(partial(self._sinks.letters_for_commit, letters), STREAM_LANE)
+        self._sinks.use("")
 
     def _verify_one(self, opened: Callable[[], DriverSink], instance: int) -> None:
         try:
@@ -256,18 +281,64 @@ class EpochCommit:
         failures = self._before.failures
         return {p.instance: failures[p.run] for p in self._plan.pipelines if p.run in failures}
 
+    def broken_off(self, instance: int) -> BrokenOff | None:
+        """How far the delivery of an instance has come, when this commit is given up because it hangs in one of its
+        sinks. None if that is not known."""
+        delivery = self._deliveries.get(instance)
+        left = None if delivery is None else delivery.left
+        return None if left is None else BrokenOff(self._epoch, left)
+
+    def _hanging(self, p: PipelineDef) -> set[str]:
+        """The sinks of a pipeline in which a call hangs, except those that were detached before."""
+        return self._sinks.hanging.sinks(p.instance) & set(self._attached(p))
+
+    def _attached(self, p: PipelineDef) -> list[str]:
+        gone = self._before.detached.get(p.run, {})
+        return [sink.name for sink, _ in p.outlets if sink.name not in gone]
+
+    def _gets_nothing(self, p: PipelineDef) -> bool:
+        """True if a pipeline has no output in this epoch, and has not failed either."""
+        told = (self._found.failures, self._found.receipts, self._found.lost)
+        silent = not any(SINKS[sink.kind].every_epoch for sink, _ in p.outlets)
+        return silent and not any(p.instance in found for found in told)
+
+    def _await_settling(self, p: PipelineDef) -> None:
+        """Wait as long as a sink takes to commit an older epoch that it owes. Nobody waits for a pipeline that has
+        failed or was stopped."""
+        while p.instance not in self._found.failures and not self._sinks.hanging.given_up(p.instance):
+            sinks = ", ".join(sorted(self._hanging(p)))
+            if not sinks:
+                return
+            self._require_current()
+            self._sinks.use(f"sink {sinks} of pipeline {p.name}, which owes an older epoch", p.instance, sinks)
+            time.sleep(LOOK_SECONDS)
+
+    def _undelivered(self, p: PipelineDef, failure: str) -> Delivered:
+        """The outcome for a pipeline that is left out because a call hangs in one of its sinks. If the epoch is decided
+        there, its sinks owe it: they show it when they answer, even after a restart."""
+        if p.run in self._before.failures:  # it was left out of this epoch from the beginning
+            return Delivered(failure=failure)
+        return owed_by_hanging(
+            p,
+            self._key(p.instance),
+            failure,
+            asked=self._attached(p),
+            hanging=self._sinks.hanging.sinks(p.instance),
+            known=self._broken_off.get(p.instance),
+            open_sink=partial(self._open, p),
+        )
+
     def _deliver(self, p: PipelineDef) -> Delivered:
         debts: dict[str, list[SinkKey]] = defaultdict(list)
         for debt in self._before.debts:
             if debt.pipeline.instance == p.instance:
                 debts[debt.sink].append(self._sinks.owed(debt))
         gone = self._before.detached.get(p.run, {})
-        told = (self._found.failures, self._found.receipts, self._found.lost)
-        silent = not any(SINKS[sink.kind].every_epoch for sink, _ in p.outlets)
-        if silent and not debts and not gone and not any(p.instance in found for found in told):
-            return Delivered()  # it has no output in this epoch, and its sinks owe none
+        if self._gets_nothing(p) and not debts and not gone:
+            return Delivered()
         names = {s.name for s, _ in p.outlets}
         delivery = Delivery(p, partial(self._open, p), self._key(p.instance), debts)
+        self._deliveries[p.instance] = delivery
         return delivery.deliver(
             self._found.receipts.get(p.instance, {}),
             self._found.failures.get(p.instance, ""),
@@ -282,6 +353,16 @@ def hangs(pipeline: PipelineDef) -> str:
         f"an earlier commit still hangs in a sink of pipeline {pipeline.name}",
         advice="Find out why the sink does not answer. When it has answered, start the pipeline again.",
     ).render()
+
+
+def letters_hang(stream: str, sink: str) -> SinkUnavailable:
+    """The error for dead letters while a commit hangs in their sink."""
+    return SinkUnavailable(
+        f"sink {sink} with the dead letters of stream {stream} does not answer",
+        advice="Find out why. When it has answered, the stream continues by itself. Nothing is lost.",
+        stream=stream,
+        sink=sink,
+    )
 
 
 def _awaited(pipeline: PipelineDef) -> SinkUnavailable:

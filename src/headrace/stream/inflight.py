@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.errors import EpochTimeout, kind_of
+from headrace.errors import EpochTimeout, SinkUnavailable, kind_of
 from headrace.model.stream_options import StreamSettings
 from headrace.stream.budget import EPOCHS
 
@@ -48,6 +48,20 @@ def too_long(stream: str, found: InFlight, limit: float) -> EpochTimeout:
         f"epoch {found.epoch} of stream {stream} is {found.age:.0f} s old and {_waits_for(found.phase)}; its limit "
         f"is {limit:g} s",
         advice=advice,
+        stream=stream,
+        epoch=found.epoch,
+        phase=found.phase,
+    )
+
+
+def letters_too_late(stream: str, found: InFlight, limit: float) -> SinkUnavailable:
+    """The error for an epoch that takes too long because of the sink of the dead letters. No pipeline is to blame, and
+    the stream cannot go on without them: it tries again until the sink answers."""
+    return SinkUnavailable(
+        f"epoch {found.epoch} of stream {stream} is {found.age:.0f} s old and {_waits_for(found.phase)}; its limit "
+        f"is {limit:g} s",
+        advice="Find out why the sink does not answer. When it has answered, the stream continues by itself. Nothing "
+        "is lost.",
         stream=stream,
         epoch=found.epoch,
         phase=found.phase,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base.durable import is_of_state, state_error
+from headrace.bridge.messages import STREAM_LANE
 from headrace.bridge.spark_rows import clear_staging
 from headrace.control.acks import Acks
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
@@ -29,7 +30,7 @@ from headrace.state.wholeness import require_whole
 from headrace.stream.epoch_log import EpochLog
 from headrace.stream.hold import Hold
 from headrace.stream.host import OnEnd, Query, QueryRequest, StreamFailures, StreamHost
-from headrace.stream.inflight import InFlight, epoch_limit, sink_hangs, too_long
+from headrace.stream.inflight import InFlight, epoch_limit, letters_too_late, sink_hangs, too_long
 from headrace.stream.intake import Intake
 from headrace.stream.planner_watch import PlannerWatch
 from headrace.stream.supervisor import QuerySupervisor
@@ -38,12 +39,15 @@ if TYPE_CHECKING:
     from headrace.spark.committer import EpochCommitter
     from headrace.spark.summary import EpochSummary
 
-LOOK_SECONDS = 0.5  # how often the age of an epoch with a time limit is checked
+LOOK_SECONDS = 0.5  # how often the age of an epoch is checked
+# How long a commit may wait for a sink of a pipeline that was stopped or dropped, before the stream goes on without it.
+STUCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """An epoch was aborted because of its age, while it waited for `phase`: a sink of this instance."""
+    """An epoch was aborted because of its age, while it waited for `phase`: a sink of this instance, or the sink of
+    the dead letters."""
 
     instance: int
     phase: str
@@ -181,8 +185,7 @@ class ManagedQuery:
                 pipelines=self._planned_names,
             )
         )
-        if epoch_limit(self.settings, 0) is not None:
-            threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
+        threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
         return query
 
     def _pass_hanging_commit(self) -> None:
@@ -193,7 +196,8 @@ class ManagedQuery:
             return
         out = set(read_quarantine(self.directory).reasons(applied.version))
         stuck, too_old, self._too_old = self.committer.stuck, self._too_old, None  # it explains one hang only
-        if stuck is not None and too_old is not None and too_old.instance == stuck and stuck not in out:
+        blamed = stuck is not None and stuck != STREAM_LANE and stuck not in out
+        if stuck is not None and blamed and too_old is not None and too_old.instance == stuck:
             reason = sink_hangs(too_old.phase, applied.epoch).render()
             found = self._plans.load(applied.version).known.get(stuck)
             entry = Quarantined(stuck, reason, generation=0 if found is None else found.generation)
@@ -225,20 +229,45 @@ class ManagedQuery:
         return self._plans.load(self._plans.current()).pipelines
 
     def _limit_epochs(self, query: Query) -> None:
-        """Abort the query when an epoch takes too long. Ends with the query."""
+        """Abort the query when an epoch takes too long, or when its commit waits for a sink for which nobody waits.
+        Ends with the query."""
+        stuck, since = None, 0.0
         while True:
             time.sleep(LOOK_SECONDS)
             if self.supervisor.query is not query:
                 return
-            found = self.in_flight()
-            if found is None:
-                continue
-            limit = epoch_limit(self.settings, len(self._current_pipelines()))
-            if limit is not None and found.age > limit:
-                stuck = self.committer.stuck
-                self._too_old = None if stuck is None else TooOld(stuck, found.phase)
-                self.supervisor.abort(too_long(self.stream.name, found, limit).render())
+            now = time.monotonic()
+            if self.committer.stuck != stuck:
+                stuck, since = self.committer.stuck, now
+            if stuck is not None and now - since > STUCK_SECONDS and self._is_left_out(stuck):
+                self.supervisor.bounce()
                 return
+            if self._aborted():
+                return
+
+    def _is_left_out(self, instance: int) -> bool:
+        """True if the stream goes on without an instance when its query is started again (`EpochCommitter.give_up`)."""
+        if instance == STREAM_LANE:
+            return False
+        applied = read_applied(self.directory)
+        out = set() if applied is None else read_quarantine(self.directory).reasons(applied.version).keys()
+        return instance in out or instance not in self._host.declared_instances()
+
+    def _aborted(self) -> bool:
+        """Abort the query if the epoch in flight is too old. True if that was done."""
+        if epoch_limit(self.settings, 0) is None:
+            return False
+        found = self.in_flight()
+        if found is None:
+            return False
+        limit = epoch_limit(self.settings, len(self._current_pipelines()))
+        if limit is None or found.age <= limit:
+            return False
+        stuck = self.committer.stuck
+        self._too_old = None if stuck is None else TooOld(stuck, found.phase)
+        late = letters_too_late if stuck == STREAM_LANE else too_long
+        self.supervisor.abort(late(self.stream.name, found, limit).render())
+        return True
 
     # --- epochs -----------------------------------------------------------------------------------
 
