@@ -66,8 +66,10 @@ def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) 
 
 def _keyed(binder: ExprBinder, name: str, subject: Expr, key: Expr, at: TextRange) -> Expr:
     assert isinstance(subject.type, Map)
+    if key.type == VOID:
+        binder.unsupported("a key that is NULL without a type", "Write CAST(NULL AS ...) with the type.", key.at)
     kind = tightest(subject.type.key, key.type)
-    if kind is None or key.type == VOID:
+    if kind is None:
         binder.mismatch(
             f"the keys are {subject.type.key}, this is {key.type}", f"Cast it to {subject.type.key}.", key.at
         )
@@ -94,7 +96,7 @@ def _array(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr
 
 def _require_typed(binder: ExprBinder, args: list[Expr], what: str, at: TextRange) -> None:
     if all(a.type == VOID for a in args):
-        binder.mismatch(f"{what} of nothing but NULL has no type", "Write CAST(NULL AS ...) with the type.", at)
+        binder.unsupported(f"{what} of nothing but NULL", "Write CAST(NULL AS ...) with the type.", at)
 
 
 def _map(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
@@ -204,6 +206,8 @@ def _sequence(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> E
     if all(a.type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) for a in args[:2]):
         return binder.call(name, (*binder.common(args[:2], name, node.at), *args[2:]), node.at)
     shown = ", ".join(str(a.type) for a in args)
+    if any(a.type == VOID for a in args[:2]):
+        binder.unsupported(f"sequence of {shown}", "Cast NULL to the type that it stands for.", node.at)
     if any(a.type in INTEGRAL for a in args) and all(a.type in (*INTEGRAL, STRING, VOID) for a in args):
         binder.unsupported(f"sequence of {shown}", "Cast the arguments to BIGINT.", node.at)
     binder.mismatch(
@@ -242,8 +246,6 @@ def _name_of(node: Node) -> str | None:
         return node.parts[-1]
     if isinstance(node, Subscript) and isinstance(node.index, Constant) and node.index.kind == "string":
         return node.index.text
-    if isinstance(node, Apply) and node.written == "bare":  # current_date
-        return node.name
     return node.field if isinstance(node, Dot) else None
 
 

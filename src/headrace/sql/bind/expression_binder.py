@@ -46,7 +46,7 @@ from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREG
 from headrace.sql.functions.casts import CASTS, cast_key, render_cast
 from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.nested_casts import inner_casts, is_nested
-from headrace.sql.functions.time_functions import CLOCKS
+from headrace.sql.functions.time_functions import BARE_CLOCKS
 from headrace.sql.parse.syntax import (
     Aliased,
     Apply,
@@ -114,7 +114,7 @@ class ExprBinder:
             if variable is not None:
                 return self.scope.fields(replace(variable, at=node.at), node.parts[1:], span, node.at)
             found = self.scope.find(node, span)
-            if found is None and node.parts[0].lower() in CLOCKS and len(node.parts) == 1:
+            if found is None and node.parts[0].lower() in BARE_CLOCKS and len(node.parts) == 1:
                 return self.call(node.parts[0].lower(), (), node.at)
             if found is None:
                 found = self._earlier_item(node)
@@ -177,9 +177,11 @@ class ExprBinder:
         return self.scope.fields(found, node.parts[1:], span, node.at)
 
     def predicate(self, node: Node, clause: str) -> Expr:
-        """Binds a condition. Like Spark, only HAVING takes a NULL without a type."""
+        """Binds a condition. Like Spark, HAVING casts anything to BOOLEAN, and the others only take BOOLEAN."""
         bound = self.bind(node)
-        if bound.type != BOOLEAN and not (clause == "HAVING" and bound.type == VOID):
+        if clause == "HAVING":
+            return self.cast(bound, BOOLEAN, node.at, False)
+        if bound.type != BOOLEAN:
             self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with a value.", node.at)
         return self.coerce(bound, BOOLEAN)
 
@@ -362,13 +364,13 @@ class ExprBinder:
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
             return bind_aggregate(self, node, aggregate)
-        if node.distinct or node.star or node.where is not None:
+        if node.distinct or node.star or node.where is not None or node.order or node.ignore_nulls:
             if name not in FUNCTIONS:
                 refuse_unknown(self, node)
             if node.star:
                 self.unsupported("* outside of a select list and count(*)", "Name the columns.", node.at)
             raise WrongArguments(
-                f"{node.name} is not an aggregate: it takes no DISTINCT or FILTER",
+                f"{node.name} is not an aggregate: it takes no DISTINCT, FILTER, WITHIN GROUP or IGNORE NULLS",
                 advice="Remove them.",
                 span=self.span(node.at),
             )

@@ -138,6 +138,7 @@ class Clauses:
     def query(self) -> tuple[ParsedQuery | ForeignQuery, str, Emit | None, Span | None]:
         cursor = self.cursor
         start = cursor.token.start
+        self._check_words()
         parsed: ParsedQuery | ForeignQuery
         try:
             parsed = parse_query(cursor, self.stop)
@@ -156,6 +157,16 @@ class Clauses:
                 cursor.fail("expected CHANGES or ON CLOSE after EMIT")
             emit_span = cursor.span((emit_start, cursor.previous_end))
         return parsed, text, emit, emit_span
+
+    def _check_words(self) -> None:
+        """Raises SyntaxProblem for a name in the rest of the statement that Spark takes only in backquotes."""
+        for token in self.cursor.tokens[self.cursor.position :]:
+            if token.kind == "word" and not token.text.isascii():
+                raise SyntaxProblem(
+                    f"a name with other letters than those of ASCII needs backquotes, found '{token.text}'",
+                    advice=f"Write `{token.text}`.",
+                    span=self.cursor.span((token.start, token.end)),
+                )
 
     def foreign_query(self, start: int, refused: UnsupportedOnShared) -> ForeignQuery:
         """Takes the rest of the statement, up to an EMIT clause at its end, as Spark SQL."""

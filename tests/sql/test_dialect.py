@@ -1,0 +1,108 @@
+"""Spellings of Spark SQL: a query that the shared host runs is one that Spark accepts, with the same columns, and one
+that no host runs is one that Spark refuses. What goes to another host is Spark's own decision. dialect.txt has the
+queries."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from headrace.sql import Select, parse_script
+from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
+from headrace.sql.parse.syntax import Apply, ForeignQuery, parts_of
+from tests.sql.test_column_names import (
+    COLUMNS,
+    PLAIN,
+    ZONE,
+    Columns,
+    columns_here,
+    columns_over_view,
+    different,
+    expressions,
+)
+
+TOGETHER = 40  # select items in one query of Spark
+# What Spark takes and no host does, by a part of the message here.
+ONLY_IN_SPARK = (
+    "which no sink can store",  # a NULL without a type, an interval
+    "two output columns are named",
+    "is not a BIGINT",  # a text that fails on every row
+    "is not a BOOLEAN",
+)
+# WHERE as the name of a table, statements that are no queries of a stream, and times of the day, which Spark has only
+# in these words.
+ONLY_IN_SPARK_QUERIES = (
+    "SELECT i FROM v WHERE", "TABLE v", "VALUES (1)", "SELECT current_time FROM v", "SELECT localtime FROM v",
+)  # fmt: skip
+
+
+def in_spark(session: Any, query: str) -> Columns | str:
+    """The columns that Spark gives a query, or why it refuses it."""
+    try:
+        return columns_over_view(session, query)
+    except (PySparkException, Py4JJavaError) as problem:  # Spark fails with internal errors, too
+        return " ".join(str(problem).split())[:160] or "a syntax error"
+
+
+def accepted_by_both(session: Any, texts: list[str]) -> list[str]:
+    """How the columns of select items that we accept differ from Spark's, which plans many at once."""
+    try:
+        return different(session, COLUMNS, PLAIN, texts)
+    except (PySparkException, Py4JJavaError):
+        if len(texts) == 1:
+            return [f"{texts[0]}\n  is accepted here; in Spark {in_spark(session, PLAIN.replace('@', texts[0]))}"]
+    middle = len(texts) // 2
+    return accepted_by_both(session, texts[:middle]) + accepted_by_both(session, texts[middle:])
+
+
+def problem_of(session: Any, query: str, here: Columns | str) -> str | None:
+    """How a query that is asked alone is taken otherwise in Spark."""
+    if isinstance(here, str) and (query in ONLY_IN_SPARK_QUERIES or any(part in here for part in ONLY_IN_SPARK)):
+        return None
+    theirs = in_spark(session, query)
+    if isinstance(here, str) and isinstance(theirs, str):
+        return None
+    return None if here == theirs else f"{query}\n  here     {here}\n  in Spark {theirs}"
+
+
+def is_aggregate(query: str) -> bool:
+    """True if a query has an aggregate, which cannot stand beside columns."""
+    (statement,) = parse_script(query)
+    assert isinstance(statement, Select) and not isinstance(statement.query, ForeignQuery)
+    calls = (part.name for part in parts_of(statement.query) if isinstance(part, Apply))
+    return any(AGGREGATE_ALIASES.get(name, name) in AGGREGATE_NAMES for name in calls)
+
+
+@pytest.fixture
+def session(spark_of_the_run: Any) -> Any:
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    session = spark_of_the_run.newSession()
+    session.conf.set("spark.sql.session.timeZone", ZONE)
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
+    session.createDataFrame([], ddl).createOrReplaceTempView("v")
+    return session
+
+
+@pytest.mark.spark
+def test_no_query_runs_here_that_spark_refuses_and_none_is_refused_that_spark_takes(session: Any) -> None:
+    items: dict[bool, list[str]] = {False: [], True: []}
+    problems: list[str | None] = []
+    for frame, texts in expressions("dialect.txt").items():
+        for text in texts:
+            query = frame.replace("@", text) if frame != "@" else text
+            here = columns_here(COLUMNS, query)
+            if isinstance(here, str) and here.startswith("[UNSUPPORTED_ON_SHARED]"):
+                continue
+            if frame == PLAIN and not isinstance(here, str) and len(here) == 1:
+                items[is_aggregate(query)].append(text)
+            else:
+                problems.append(problem_of(session, query, here))
+    for some in items.values():
+        for i in range(0, len(some), TOGETHER):
+            problems += accepted_by_both(session, some[i : i + TOGETHER])
+    found = [problem for problem in problems if problem is not None]
+    assert not found, "\n".join(found)
