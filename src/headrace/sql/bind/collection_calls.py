@@ -69,6 +69,9 @@ def _keyed(binder: ExprBinder, name: str, subject: Expr, key: Expr, at: TextRang
     if key.type == VOID:
         binder.unsupported("a key that is NULL without a type", "Write CAST(NULL AS ...) with the type.", key.at)
     kind = tightest(subject.type.key, key.type)
+    if kind is None and name == ELEMENT and not isinstance(key.type, Array | Map | Struct):
+        advice = f"Cast it to {subject.type.key}."
+        binder.unsupported(f"a key that is {key.type}, where the keys are {subject.type.key},", advice, key.at)
     if kind is None:
         binder.mismatch(
             f"the keys are {subject.type.key}, this is {key.type}", f"Cast it to {subject.type.key}.", key.at

@@ -27,6 +27,7 @@ from headrace.model.schema import (
     TIMESTAMP_NTZ,
     DataType,
     Decimal,
+    Struct,
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
@@ -77,6 +78,10 @@ from headrace.sql.plan.types import (
     wider,
 )
 
+# What Spark takes for functions of the session, if no column has the name.
+_SESSION_WORDS = ("current_user", "user", "session_user", "current_time", "localtime")
+# Texts of dates and times that are no constants in Spark.
+_SPECIAL_TIMES = ("now", "today", "tomorrow", "yesterday", "epoch")
 _RANDOM = ("rand", "random", "uuid", "randn")
 
 GENERATORS = frozenset(
@@ -84,6 +89,11 @@ GENERATORS = frozenset(
 )
 
 WindowOf = Callable[[Apply], Expr | None]
+
+
+def _are_structs(left: DataType, right: DataType) -> bool:
+    """True for two structs with as many fields. Spark compares them whatever the names of their fields."""
+    return isinstance(left, Struct) and isinstance(right, Struct) and len(left.fields) == len(right.fields)
 
 
 class ExprBinder:
@@ -118,6 +128,8 @@ class ExprBinder:
                 return self.call(node.parts[0].lower(), (), node.at)
             if found is None:
                 found = self._earlier_item(node)
+            if found is None and len(node.parts) == 1 and node.parts[0].lower() in _SESSION_WORDS:
+                self.unsupported(node.parts[0], "Write a literal.", node.at)
             if found is None:
                 raise self.scope.unknown(node, span)
             return found
@@ -137,7 +149,10 @@ class ExprBinder:
                 self.unsupported("* of a struct with the name of a lambda's variable", advice, node.at)
             return self.bind(node.value)
         if isinstance(node, Dot):
-            return field_of(self.bind(node.input), node.field, self.span(node.at), node.at)
+            holder = self.bind(node.input)
+            if holder.type == VOID:
+                self.unsupported("a field of NULL without a type", "Write CAST(NULL AS ...) with the type.", node.at)
+            return field_of(holder, node.field, self.span(node.at), node.at)
         if isinstance(node, Subscript):
             return bind_subscript(self, node)
         if isinstance(node, IntervalConstant):
@@ -297,7 +312,7 @@ class ExprBinder:
             met = widen(kind, expr.type)
             if met is None:
                 advice = f"Cast one side explicitly, as in CAST(... AS {kind if expr.type == STRING else expr.type})."
-                if isinstance(kind, Decimal) and is_numeric(expr.type):
+                if (isinstance(kind, Decimal) and is_numeric(expr.type)) or _are_structs(kind, expr.type):
                     self.unsupported(f"{what} of {kind} and {expr.type}", advice, at)
                 self.mismatch(f"{what} cannot take {kind} and {expr.type}", advice, at)
             kind = met
@@ -310,6 +325,9 @@ class ExprBinder:
     # --- literals and structure -----------------------------------------------------------------
 
     def _constant(self, node: Constant) -> Expr:
+        if node.kind in ("date", "timestamp", "timestamp_ntz") and node.text.strip().lower() in _SPECIAL_TIMES:
+            advice = "Use current_timestamp() and current_date()."
+            self.unsupported(f"{node.kind.upper()} '{node.text}'", advice, node.at)
         try:
             return literals.constant(node, self.ctx.meaning.time_zone)
         except ValueError as problem:
