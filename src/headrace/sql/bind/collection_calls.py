@@ -25,7 +25,7 @@ from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.array_functions import zipped
 from headrace.sql.parse.syntax import Aliased, Apply, Constant, Dot, Name, Node, Subscript, TextRange
 from headrace.sql.plan.expr import Call, Expr, Literal
-from headrace.sql.plan.types import INTEGRAL, VOID, differing_decimals, tightest, wider
+from headrace.sql.plan.types import INTEGRAL, VOID, mixes_decimals, tightest, wider
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -87,6 +87,8 @@ def _element_at(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
         return _keyed(binder=binder, name=name, subject=args[0], key=args[1], at=node.at)
     if args[1].type == VOID:
         binder.mismatch("the index is INT, this is NULL without a type", "Write CAST(NULL AS INT).", args[1].at)
+    if isinstance(args[0].type, Array) and args[1].type not in INTEGRAL:
+        binder.mismatch(f"the index is INT, this is {args[1].type}", "Cast it to INT.", args[1].at)
     return None
 
 
@@ -130,7 +132,7 @@ def _with_value(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
     array, value = args
     inner = _element_type(binder, array, name)
     kind = tightest(inner, value.type)
-    if name != "array_contains" and differing_decimals(inner, value.type):
+    if name != "array_contains" and mixes_decimals(inner, value.type):
         kind = None
     if kind is None or kind == VOID or (name == "array_contains" and value.type == VOID):
         binder.mismatch(f"{name} cannot look for {value.type} in {array.type}", f"Cast the value to {inner}.", node.at)
@@ -142,7 +144,7 @@ def _insert(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Exp
         return None
     array, place, value = args
     inner = _element_type(binder, array, name)
-    kind = None if differing_decimals(inner, value.type) else tightest(inner, value.type)
+    kind = None if mixes_decimals(inner, value.type) else tightest(inner, value.type)
     if kind is None or kind == VOID:
         binder.mismatch(f"{name} cannot insert {value.type} into {array.type}", f"Cast the value to {inner}.", node.at)
     if place.type not in INTEGRAL or place.type == BIGINT:
@@ -156,7 +158,7 @@ def _two_arrays(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
         return None
     for arg in args:
         _element_type(binder, arg, name)
-    kind = None if differing_decimals(*(a.type for a in args)) else tightest(args[0].type, args[1].type)
+    kind = None if mixes_decimals(*(a.type for a in args)) else tightest(args[0].type, args[1].type)
     if kind is None:
         binder.mismatch(f"{name} cannot take {args[0].type} and {args[1].type}", "Cast one of them.", node.at)
     return binder.call(name, tuple(binder.coerce(a, kind) for a in args), node.at)

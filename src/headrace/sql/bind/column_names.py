@@ -103,8 +103,10 @@ class ColumnNames:
 
     def _is_column(self, node: Node) -> bool:
         """True if `node` names a column or an alias, and not a field of one."""
-        return isinstance(node, Name) and (
-            len(node.parts) == 1 or isinstance(self.meanings.of(node), ColumnRef | LambdaVariable)
+        return (
+            isinstance(node, Name)
+            and (self._clock(node) is None)
+            and (len(node.parts) == 1 or isinstance(self.meanings.of(node), ColumnRef | LambdaVariable))
         )
 
     def _clock(self, node: Name) -> str | None:

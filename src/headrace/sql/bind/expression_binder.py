@@ -31,6 +31,7 @@ from headrace.model.schema import (
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
+from headrace.sql.bind.argument_types import check_argument_types
 from headrace.sql.bind.calendar_intervals import bind_calendar_sum
 from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_subscript
 from headrace.sql.bind.derived_calls import bind_derived
@@ -400,6 +401,7 @@ class ExprBinder:
         if moved is not None:
             return moved
         args = [self.bind(self._unaliased(a, name)) for a in node.args]
+        check_argument_types(self, name, args, node)
         special = bind_collection(self, name, args, node)
         if special is None:
             special = bind_derived(self, name, args, node)

@@ -138,23 +138,16 @@ def compared(left: DataType, right: DataType) -> DataType | None:
     DECIMAL."""
     if not isinstance(left, Array | Map | Struct) or not isinstance(right, Array | Map | Struct):
         return wider(left, right)
-    return None if _mixes_decimals(left, right) else tightest(left, right)
+    return None if mixes_decimals(left, right) else tightest(left, right)
 
 
-def _mixes_decimals(left: DataType, right: DataType) -> bool:
+def mixes_decimals(left: DataType, right: DataType) -> bool:
     """True if a decimal stands against another type."""
     if isinstance(left, Array) and isinstance(right, Array):
-        return _mixes_decimals(left.element, right.element)
+        return mixes_decimals(left.element, right.element)
     if isinstance(left, Struct) and isinstance(right, Struct):
-        return any(_mixes_decimals(a.type, b.type) for a, b in zip(left.fields, right.fields, strict=False))
+        return any(mixes_decimals(a.type, b.type) for a, b in zip(left.fields, right.fields, strict=False))
     return left != right and VOID not in (left, right) and (isinstance(left, Decimal) or isinstance(right, Decimal))
-
-
-def differing_decimals(left: DataType, right: DataType) -> bool:
-    """True if a decimal type stands against another number type where Spark has no common type of elements."""
-    if isinstance(left, Array) and isinstance(right, Array):
-        return differing_decimals(left.element, right.element)
-    return isinstance(left, Decimal) and isinstance(right, Decimal) and left != right
 
 
 def _wider_nested(
