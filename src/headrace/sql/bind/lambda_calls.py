@@ -55,7 +55,7 @@ def bind_lambda_call(binder: ExprBinder, name: str, node: Apply) -> Expr:
         if not isinstance(kind, Map):
             binder.mismatch(f"{node.name} needs a MAP, this is {kind}", "Pass a map.", args[0].at)
         params: list[Param] = [(kind.key, "{0}.key"), (kind.value, "{0}.value")]
-        found = _lambda(binder, lambdas[0], params, 1, name in _CONDITIONS)
+        found = _lambda(binder, lambdas[0], params, 1, condition=name in _CONDITIONS)
     elif name == "map_zip_with":
         found = _lambda(binder, lambdas[0], _map_pairs(binder, args, node), 1)
     elif name == "zip_with":
@@ -66,7 +66,7 @@ def bind_lambda_call(binder: ExprBinder, name: str, node: Apply) -> Expr:
         params = [(_element(binder, args[0], node), "{0}")]
         if len(lambdas[0].params) == 2 and name in ("transform", "filter"):
             params.append((INT, "CAST({1} - 1 AS INTEGER)"))
-        found = _lambda(binder, lambdas[0], params, len(params), name in _CONDITIONS)
+        found = _lambda(binder, lambdas[0], params, len(params), condition=name in _CONDITIONS)
     if name in _CONDITIONS:
         found = _condition(binder, found, node.name)
     return binder.call(name, (*args, found), node.at)
