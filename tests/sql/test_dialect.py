@@ -11,9 +11,15 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from headrace.sql import Select, parse_script
+from headrace.errors import HeadraceError
+from headrace.model.definitions import StreamDef
+from headrace.model.program import Meaning
+from headrace.model.schema import Field, Schema, parse_type
+from headrace.spark.query_checker import QueryChecker
+from headrace.sql import Select, parse_script, plan_pipeline
 from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREGATE_NAMES
 from headrace.sql.parse.syntax import Apply, ForeignQuery, parts_of
+from headrace.state.catalog import Catalog
 from tests.sql.test_column_names import (
     COLUMNS,
     PLAIN,
@@ -107,3 +113,38 @@ def test_no_query_runs_here_that_spark_refuses_and_none_is_refused_that_spark_ta
             problems += accepted_by_both(session, some[i : i + TOGETHER])
     found = [problem for problem in problems if problem is not None]
     assert not found, "\n".join(found)
+
+
+def planned(session: Any, query: str) -> str:
+    """The host of a query that Spark may check, or the code of the error."""
+    fields = tuple(Field(name, parse_type(kind)) for name, kind in COLUMNS.items())
+    names = Catalog().with_stream(StreamDef("v", Schema(fields), None, 0, "generator", "json", {}))
+    (statement,) = parse_script(query)
+    assert isinstance(statement, Select)
+    try:
+        return plan_pipeline(statement, names, Meaning(time_zone=ZONE), QueryChecker(lambda: session, True)).choice.host
+    except HeadraceError as problem:
+        return problem.code
+
+
+@pytest.mark.spark
+def test_spark_decides_about_what_the_shared_host_does_not_take(session: Any) -> None:
+    wanted = {
+        "SELECT (* EXCEPT (i)) FROM v": "epoch",
+        "SELECT size(array_repeat(NULL, i)) AS n FROM v": "epoch",
+        "SELECT size(transform(a, e -> NULL)) AS n FROM v": "epoch",
+        "SELECT CAST(i AS VARIANT) IS NULL AS n FROM v": "epoch",
+        "SELECT overlay(x PLACING x FROM 1) AS o FROM v": "epoch",
+        "SELECT DATE 'today' AS d FROM v": "epoch",
+        "SELECT date_format(ts, 'F z') AS f FROM v": "epoch",
+        "SELECT localtimestamp AS t FROM v": "UNKNOWN_COLUMN",
+        "SELECT 0x1F AS n FROM v": "UNKNOWN_COLUMN",
+        "SELECT count(v.*) AS n FROM v": "WRONG_ARGUMENTS",
+        "SELECT i FROM v GROUP BY i HAVING count(v.*) > 1": "WRONG_ARGUMENTS",
+        "SELECT soundex(s) AS s, localtimestamp AS t FROM v": "UNKNOWN_COLUMN",
+        "SELECT bitmap_count(NULL) AS n FROM v": "TYPE_MISMATCH",
+        "SELECT 123456789012345678901234567890123456789 AS n FROM v WHERE s COLLATE UTF8_LCASE = 'a'": "SPARK_REFUSED",
+        "SELECT current_timestamp(3) AS t FROM v": "SPARK_REFUSED",
+        "SELECT s COLLATE nosuch AS s FROM v": "SPARK_REFUSED",
+    }
+    assert {query: planned(session, query) for query in wanted} == wanted

@@ -16,15 +16,16 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"
 _NESTED = ("ARRAY", "MAP", "STRUCT")
 # The types that all arguments of a function have.
 _TAKEN: dict[str, tuple[str, ...]] = {
-    "from_json": ("STRING",), "get_json_object": ("STRING",), "hmac": ("STRING", "BINARY"), "parse_url": ("STRING",),
+    "get_json_object": ("STRING",), "hmac": ("STRING", "BINARY"), "parse_url": ("STRING",),
     "try_parse_url": ("STRING",),
 }  # fmt: skip
 # The types that no argument of a function has.
 _REFUSED: dict[str, tuple[str, ...]] = {"concat": ("MAP", "STRUCT")}
+_NO_TEXT = (*_NUMBERS, *_NESTED, "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
 # The types that the first of two arguments does not have.
 _REFUSED_FIRST: dict[str, tuple[str, ...]] = {
-    "format_number": ("STRING",), "to_number": _NESTED, "to_timestamp": _NUMBERS, "to_timestamp_ltz": _NUMBERS,
-    "try_to_number": _NESTED, "try_to_timestamp": _NUMBERS,
+    "format_number": ("STRING",), "from_json": _NO_TEXT, "to_number": _NESTED, "to_timestamp": _NUMBERS,
+    "to_timestamp_ltz": _NUMBERS, "try_to_number": _NESTED, "try_to_timestamp": _NUMBERS,
 }  # fmt: skip
 
 
