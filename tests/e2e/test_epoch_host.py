@@ -45,6 +45,10 @@ QUERIES = {
     "levenshtein": "SELECT id, levenshtein(device, kind) AS d FROM events",
     "format": "SELECT id, format_string('%05d|%s', v, device) AS f FROM events WHERE v IS NOT NULL",
     "weekday": "SELECT id, date_format(ts, 'EEEE, MMMM') AS d FROM events",
+    "letters": "SELECT id, date_format(ts, 'F') AS f, date_format(ts, 'HH:mm z') AS z, date_format(ts, 'g v') AS v, "
+    "from_unixtime(v, 'yyyy zzzz') AS u FROM events",
+    "read_letters": "SELECT id, to_timestamp(concat('2024-02-0', id % 9 + 1, ' 10:00 CET'), 'yyyy-MM-dd HH:mm z') AS t "
+    "FROM events",
     "from_utc": "SELECT id, from_utc_timestamp(ts, 'Asia/Tokyo') AS t FROM events WHERE ok",
     "months": "SELECT id, months_between(ts, at) AS m FROM events WHERE at IS NOT NULL",
     "next_day": "SELECT id, next_day(day, 'TU') AS n FROM events WHERE day IS NOT NULL",
@@ -335,7 +339,17 @@ def test_enough_queries_are_beyond_the_shared_host(hub: Hub, places: dict[str, s
 
 
 def test_only_pipelines_that_need_spark_are_on_the_epoch_host(hub: Hub) -> None:
-    for name in ("udf", "inner_join", "scalar_subquery", "group_udf", "window_of_row", "pipe", "table_function"):
+    for name in (
+        "udf",
+        "letters",
+        "read_letters",
+        "inner_join",
+        "scalar_subquery",
+        "group_udf",
+        "window_of_row",
+        "pipe",
+        "table_function",
+    ):
         (answer,) = hub.sql(f"EXPLAIN JSON {QUERIES[name]}")
         host = json.loads(answer.text)["host"]
         assert host["name"] == "epoch", name

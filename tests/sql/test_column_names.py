@@ -35,10 +35,10 @@ ZONE = "America/New_York"
 Columns = list[tuple[str, DataType]]
 
 
-def expressions() -> dict[str, list[str]]:
-    """The expressions of column_names.txt by the query around them, where they stand for @."""
+def expressions(file: str = "column_names.txt") -> dict[str, list[str]]:
+    """The expressions of a file by the query around them, where they stand for @."""
     found: dict[str, list[str]] = {}
-    for line in (Path(__file__).parent / "column_names.txt").read_text("utf-8").splitlines():
+    for line in (Path(__file__).parent / file).read_text("utf-8").splitlines():
         if line.startswith("== "):
             some = found.setdefault(line.removeprefix("== "), [])
         else:
@@ -64,6 +64,11 @@ def columns_in_spark(session: Any, columns: Mapping[str, str], query: str) -> Co
     """The columns that Spark gives a query."""
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
     session.createDataFrame([], ddl).createOrReplaceTempView("v")
+    return columns_over_view(session, query)
+
+
+def columns_over_view(session: Any, query: str) -> Columns:
+    """The columns that Spark gives a query over the view v."""
     return [(field.name, _kind(field.dataType.simpleString())) for field in session.sql(query).schema.fields]
 
 

@@ -376,6 +376,20 @@ def test_clock_calls_are_found_where_spark_sees_them() -> None:
         assert new.original(new.text.index(place)) == text.index(place)
 
 
+def test_texts_that_read_the_clock_are_clocks_too() -> None:
+    text = (
+        "SELECT DATE 'today', TIMESTAMP ' Now ', timestamp_ntz'tomorrow', localtime, current_time(3), localtimestamp, "
+    )
+    text += "localtimestamp(), DATE '2024-01-01', unix_timestamp(ts), d AS current_time FROM s"
+    calls = clock_calls(tokenize(text), ())
+    found = ["DATE 'today'", "TIMESTAMP ' Now '", "timestamp_ntz'tomorrow'", "localtime", "current_time(3)"]
+    assert [text[a:b] for a, b, _ in calls] == [*found, "localtimestamp()"]
+    new = edited(text, clock_edits(calls, 0)).text
+    moment = "TIMESTAMP_LTZ '1970-01-01 00:00:00.000000+00:00'"
+    assert f"CAST(date_add(CAST({moment} AS DATE), 1) AS TIMESTAMP_NTZ)" in new
+    assert f"AS TIMESTAMP_NTZ) AS TIME(3)), localtimestamp, CAST({moment} AS TIMESTAMP_NTZ), DATE '2024" in new
+
+
 def test_streams_and_columns_are_found_in_text_that_is_not_parsed() -> None:
     text = "SELECT a.x, sensors FROM s a, (SELECT * FROM t) JOIN LATERAL f(s) ON b = c, u WHERE d IN (SELECT 1 FROM v)"
     assert [t.text for t in names_read(tokenize(text))] == ["s", "t", "u", "v"]

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -37,7 +38,7 @@ from headrace.spark.plan_needs import (
     session_variables,
     with_parents,
 )
-from headrace.spark.query_failures import condition_of, spark_says
+from headrace.spark.query_failures import condition_of, is_of_spark, spark_says
 from headrace.spark.query_log import muted
 from headrace.spark.staged_input import spark_schema
 from headrace.sql.hosts.spark_checker import Blocker, SparkFindings, StaticTable, StreamingFindings, StreamRelation
@@ -134,6 +135,10 @@ class _Check:
             if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
                 blocker = Blocker("join", "a subquery over the stream", "", self._at_context(problem))
                 return SparkFindings(Schema(()), (), conditions=(), qualifier="", tables=(), blocker=blocker, plan="")
+            raise self._refused(problem) from None
+        except (PySparkException, Py4JJavaError) as problem:  # such as a literal with too many digits
+            if is_of_spark(problem):
+                raise
             raise self._refused(problem) from None
 
     def _refused(self, problem: Exception) -> SparkRefused:
@@ -255,6 +260,10 @@ class _StreamingCheck(_Check):
             if condition_of(problem) == "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY":
                 blocker = Blocker("join", "a subquery over a stream", "", self._at_context(problem))
                 return StreamingFindings(Schema(()), "append", distinct=False, conditions={}, blocker=blocker, plan="")
+            raise self._refused(problem) from None
+        except (PySparkException, Py4JJavaError) as problem:  # such as a literal with too many digits
+            if is_of_spark(problem):
+                raise
             raise self._refused(problem) from None
 
     def _mode(self, frame: DataFrame, modes: Sequence[OutputMode]) -> OutputMode:

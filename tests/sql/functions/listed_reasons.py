@@ -157,7 +157,7 @@ def evaluated_first(text: str) -> list[str]:
     >>> evaluated_first("1 + nullif(a(1, 2), b) > 2"), evaluated_first("f(1, x + 1 BETWEEN 2 AND 3)")
     (['a(1, 2)'], [' x + 1'])
     """
-    found = [_arguments(text, match.end())[0] for match in re.finditer(r"\b(?:nullif(?:zero)?|regexp_substr)\(", text)]
+    found = [arguments(text, match.end())[0] for match in re.finditer(r"\b(?:nullif(?:zero)?|regexp_substr)\(", text)]
     return found + [_before(text, match.start()) for match in re.finditer(r" (?:NOT )?BETWEEN ", text)]
 
 
@@ -179,7 +179,7 @@ def constant_parts(text: str) -> list[str]:
     """
     found = set()
     for match in re.finditer(r"(?:\b[a-z_0-9]+)?\(", text, re.IGNORECASE):
-        inside = text[match.end() - 1 : match.end() + len(",".join(_arguments(text, match.end()))) + 1]
+        inside = text[match.end() - 1 : match.end() + len(",".join(arguments(text, match.end()))) + 1]
         if not _COLUMN.search(inside):
             found.add(text[match.start() : match.end() - 1] + inside)
     return sorted(found, key=lambda part: (-len(part), part))
@@ -192,14 +192,14 @@ def elements(text: str) -> Iterator[tuple[str, str]]:
     [('(array(1))[g(2)]', 'g(2)'), ('a[1]', '1'), ('element_at(b, 3)', ' 3')]
     """
     for match in re.finditer(r"[\w)\]]\[", text):
-        index = _arguments(text, match.end())[0]
+        index = arguments(text, match.end())[0]
         yield f"{_operand_before(text, match.end() - 1)}[{index}]", index
     for match in re.finditer(r"\b(?:try_)?element_at\(", text):
-        given = _arguments(text, match.end())
+        given = arguments(text, match.end())
         yield f"{match[0]}{','.join(given)})", given[-1]
 
 
-def _arguments(text: str, start: int) -> list[str]:
+def arguments(text: str, start: int) -> list[str]:
     """The texts between commas from `start` to the parenthesis or bracket that closes."""
     found, depth, quoted, begin = [], 0, False, start
     for i in range(start, len(text)):

@@ -34,15 +34,16 @@ Known limits:
 - A DECIMAL of more than 18 digits becomes INT, SMALLINT and TINYINT by way of DOUBLE, as in Spark: 0.999999999999999999
   is 1. With 17 or 18 digits that depends in Spark on how the number was computed. Here the digits after the point
   are cut off.
-- A text with a time but no date is not a TIMESTAMP here. Spark would add today's date. Texts of decimals have
+- A text with a time but no date is not a TIMESTAMP here. Spark would add today's date. `DATE 'today'`,
+  `TIMESTAMP 'now'` and the like run on the epoch host, with the clock of the epoch. Texts of decimals have
   ASCII digits.
 - A cast of BINARY that is not UTF-8 to STRING is an error. Spark would keep the bytes.
-- Date patterns are literals. Writing takes all letters of Spark but `F` and `z`, whose meaning and names depend on the
-  version of Java. Reading takes `G`, `y`, `M`, `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z`,
-  `O`, `VV`, quotes and brackets, each letter once. Of the others Spark itself reads only `z`, whose names depend on the
-  version of Java, too. `VV` reads the names of regions (without EST, MST and HST, as Java 17), `Z`, `UTC`, `UT`, `GMT`
-  and offsets such as +05:30, but not GMT+0 and GMT-0, as in Java. A character that no name has must follow, or the end.
-  `to_timestamp_ntz` does not take it.
+- Date patterns are literals. Writing takes all letters of Spark but `F`, `z`, `g` and `v`, whose meaning and names
+  depend on the version of Java: such a pattern runs on the epoch host, with Java's answer. Reading takes `G`, `y`, `M`,
+  `L`, `d`, `D`, `a`, `h`, `H`, `k`, `K`, `m`, `s`, `S`, `X`, `x`, `Z`, `O`, `VV`, quotes and brackets, each letter
+  once. Of the others Spark itself reads `z`, `g` and `v`, on the epoch host, too. `VV` reads the names of regions
+  (without EST, MST and HST, as Java 17), `Z`, `UTC`, `UT`, `GMT` and offsets such as +05:30, but not GMT+0 and GMT-0,
+  as in Java. A character that no name has must follow, or the end. `to_timestamp_ntz` does not take it.
 - Results of mathematical functions (`sin`, `exp`, `power`, ...) may differ from Java's in the last two digits.
 - `current_timestamp()`, `now()`, `current_date()` and `localtimestamp()` are the clock of the epoch, which is logged
   with it. They are refused after an aggregate.
@@ -96,8 +97,10 @@ Known limits:
 - `array_repeat` of an array copies it, while Spark repeats a reference. Where that is computed again for each element,
   as in `transform(xs, x -> array_max(array_repeat(xs, 1000)))`, it takes 1,000 times the memory and fails where that is
   too much.
-- `array(struct(1 / i AS p, i AS q)).q` fails where i is 0, while Spark takes `q` alone. `concat(array(1 / i),
-  nullif(array(1), array(1)))` is NULL there, while Spark fails.
+- `concat(array(1 / i), nullif(array(1), array(1)))` is NULL where i is 0, while Spark fails.
+- NULL without a type is taken where Spark gives it a type. A call that would return nothing but such NULLs, or a
+  lambda that does (`array_repeat(NULL, 2)`, `transform(xs, x -> NULL)`), runs on another host if it stands inside
+  another call; no sink can store it.
 - A constant index of an array that always fails is refused, as in `a[2147483647 + 1]`. Spark evaluates it while it
   plans, unless it may be NULL for Spark, and fails even where no row has an array.
 - Sums and products of whole numbers have their constants last, as one number, like in Spark: `i + 1 + -1` cannot

@@ -446,3 +446,30 @@ def test_an_operand_that_sparks_optimizer_drops_is_not_evaluated(text: str, sql:
 )
 def test_other_operands_are_evaluated_beside_a_null(text: str) -> None:
     assert _values(text)[1] == FAILED
+
+
+@pytest.mark.spark
+def test_a_part_of_what_is_made_in_the_expression_is_evaluated_alone(spark_of_the_run: Any) -> None:
+    parts = [
+        "array(struct(1 / i AS p, i AS q)).q",
+        "array(struct(1 / i AS p, i AS q), NULL).q",
+        "array(struct(2D AS p, i AS q), struct(1 / i AS p, i AS q)).p",
+        "array(struct(1 / i AS p, i AS q)).q[0]",
+        "size(array(struct(1 / i AS p, i AS q)).q)",
+        "array(struct(struct(1 / i AS p, i AS q) AS w)).w.q",
+        "array(struct(1 / i AS p, struct(i AS x, 1 / i AS y) AS q)).q.x",
+        "array(array(1 / i, i))[0][1]",
+        "struct(array(1 / i, i) AS w).w[1]",
+        "struct(map('a', 1 / i, 'b', i) AS w).w['b']",
+        "coalesce(struct(1 / i AS p, i AS q), struct(2D AS p, 3 AS q)).q",
+        "transform(array(i), e -> array(struct(1 / e AS p, e AS q)).q)",
+        "transform(array(i), e -> struct(1 / e AS p, e AS q)).q",
+        "filter(array(struct(1 / i AS p, i AS q)), e -> true).q",
+    ]
+    rows = pa.table({"i": pa.array([0, 1, None], pa.int32())})
+    theirs = Spark(session_for_fuzzing(spark_of_the_run), rows, ("INT",), ["i"])
+    duck, found = Duck(rows), {}
+    for text, planned in zip(parts, plan_expressions(("INT",), parts, ["i"]), strict=True):
+        assert not isinstance(planned, HeadraceError), text
+        found[text] = duck.evaluate(*planned).values
+    assert found == {text: theirs.by_row(text).values for text in parts}

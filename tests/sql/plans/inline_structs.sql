@@ -19,8 +19,8 @@ physical plan
 ring 0 (in the tasks that read the stream)
   filter: none
   rows made of the elements of:
-    c14 INT = list_transform(CAST([struct_pack("a" := CAST(c0 AS INTEGER), "b" := CAST(c3 AS VARCHAR)), struct_pack("a" := CAST(3::INTEGER AS INTEGER), "b" := CAST('x' AS VARCHAR))] AS STRUCT("a" INTEGER, "b" VARCHAR)[]), lambda v_field: ((v_field)."a"))
-    c15 STRING = list_transform(CAST([struct_pack("a" := CAST(c0 AS INTEGER), "b" := CAST(c3 AS VARCHAR)), struct_pack("a" := CAST(3::INTEGER AS INTEGER), "b" := CAST('x' AS VARCHAR))] AS STRUCT("a" INTEGER, "b" VARCHAR)[]), lambda v_field: ((v_field)."b"))
+    c14 INT = list_transform(CAST([struct_pack("a" := CAST(c0 AS INTEGER), "b" := CAST(c3 AS VARCHAR)), struct_pack("a" := CAST(3::INTEGER AS INTEGER), "b" := CAST('x' AS VARCHAR))] AS STRUCT("a" INTEGER, "b" VARCHAR)[]), lambda v_row: ((v_row)."a"))
+    c15 STRING = list_transform(CAST([struct_pack("a" := CAST(c0 AS INTEGER), "b" := CAST(c3 AS VARCHAR)), struct_pack("a" := CAST(3::INTEGER AS INTEGER), "b" := CAST('x' AS VARCHAR))] AS STRUCT("a" INTEGER, "b" VARCHAR)[]), lambda v_row: ((v_row)."b"))
   outputs:
     id INT = c0
     a INT = c14

@@ -33,8 +33,9 @@ _WRITTEN = {
     "G": 4, "y": 6, "M": 4, "L": 4, "d": 2, "D": 3, "Q": 4, "q": 4, "E": 4, "a": 1, "h": 2, "H": 2, "k": 2, "K": 2,
     "m": 2, "s": 2, "S": 9, "V": 2, "O": 4, "X": 5, "x": 5, "Z": 5,
 }  # fmt: skip
-# All letters that Spark has, for writing and for reading. The others of Java depend on the weeks of a country.
-_SPARKS = frozenset("GyMLdDQqEFahHkKmsSVzOXxZ")
+# All letters that Spark has, for writing and for reading. It passes g and v on to Java. The others of Java depend on
+# the weeks of a country.
+_SPARKS = frozenset("GyMLdDQqEFahHkKmsSVzOXxZgv")
 _ONLY_WRITTEN = frozenset("EFQq")
 
 

@@ -47,6 +47,13 @@ def bind_aggregate(binder: ExprBinder, node: Apply, name: str) -> Expr:
         if where is not None:
             condition = binder.call("and", (where, condition), at)
         return AggCall(BIGINT, "count", (), condition, at=at)
+    if node.star and node.ignore_nulls:
+        raise WrongArguments(
+            f"{node.name}(*) does not take IGNORE NULLS",
+            advice="Leave it out.",
+            span=binder.span(at),
+            fails_always=True,
+        )
     if node.star and node.distinct:
         binder.unsupported(f"{node.name}(DISTINCT *) here", "Name the columns.", at)
     if name == "count" and (node.star or (len(args) == 1 and isinstance(args[0], Literal) and not node.distinct)):

@@ -70,6 +70,8 @@ def _call_of_its_own_form(node: Apply, args: list[str]) -> str | None:
         return f"TRIM({node.written} {args[0]} FROM {args[1]})"
     if node.written == "locate":
         return f"locate({args[0]}, {args[1]}, 1)"
+    if name == "div" and count == 2:
+        return f"({args[0]} div {args[1]})"
     if name in ("isnull", "isnotnull") and count == 1:
         return f"({args[0]} IS {'NOT ' if name == 'isnotnull' else ''}NULL)"
     if name == "like" and count > 1:
@@ -104,7 +106,8 @@ def _call_of_its_own_form(node: Apply, args: list[str]) -> str | None:
 
 
 def _like(args: list[str]) -> str:
-    return f"{args[0]} LIKE {args[1]}" + (f" ESCAPE '{args[2]}'" if len(args) > 2 else "")
+    escape = f" ESCAPE '{args[2]}'" if len(args) > 2 and args[2] != "\\" else ""  # a backslash is the default
+    return f"{args[0]} LIKE {args[1]}{escape}"
 
 
 def _to_char(name: str, args: list[str]) -> str:

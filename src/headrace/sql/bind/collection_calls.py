@@ -25,7 +25,7 @@ from headrace.sql.functions import FUNCTIONS
 from headrace.sql.functions.array_functions import zipped
 from headrace.sql.parse.syntax import Aliased, Apply, Constant, Dot, Name, Node, Subscript, TextRange
 from headrace.sql.plan.expr import Call, Expr, Literal
-from headrace.sql.plan.types import INTEGRAL, VOID, differing_decimals, tightest, wider
+from headrace.sql.plan.types import INTEGRAL, VOID, mixes_decimals, tightest, wider
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -66,8 +66,13 @@ def bind_element(binder: ExprBinder, subject: Expr, index: Expr, at: TextRange) 
 
 def _keyed(binder: ExprBinder, name: str, subject: Expr, key: Expr, at: TextRange) -> Expr:
     assert isinstance(subject.type, Map)
+    if key.type == VOID:
+        binder.unsupported("a key that is NULL without a type", "Write CAST(NULL AS ...) with the type.", key.at)
     kind = tightest(subject.type.key, key.type)
-    if kind is None or key.type == VOID:
+    if kind is None and name == ELEMENT and not isinstance(key.type, Array | Map | Struct):
+        advice = f"Cast it to {subject.type.key}."
+        binder.unsupported(f"a key that is {key.type}, where the keys are {subject.type.key},", advice, key.at)
+    if kind is None:
         binder.mismatch(
             f"the keys are {subject.type.key}, this is {key.type}", f"Cast it to {subject.type.key}.", key.at
         )
@@ -82,6 +87,8 @@ def _element_at(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
         return _keyed(binder=binder, name=name, subject=args[0], key=args[1], at=node.at)
     if args[1].type == VOID:
         binder.mismatch("the index is INT, this is NULL without a type", "Write CAST(NULL AS INT).", args[1].at)
+    if isinstance(args[0].type, Array) and args[1].type not in INTEGRAL:
+        binder.mismatch(f"the index is INT, this is {args[1].type}", "Cast it to INT.", args[1].at)
     return None
 
 
@@ -94,7 +101,7 @@ def _array(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr
 
 def _require_typed(binder: ExprBinder, args: list[Expr], what: str, at: TextRange) -> None:
     if all(a.type == VOID for a in args):
-        binder.mismatch(f"{what} of nothing but NULL has no type", "Write CAST(NULL AS ...) with the type.", at)
+        binder.unsupported(f"{what} of nothing but NULL", "Write CAST(NULL AS ...) with the type.", at)
 
 
 def _map(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:
@@ -125,7 +132,7 @@ def _with_value(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
     array, value = args
     inner = _element_type(binder, array, name)
     kind = tightest(inner, value.type)
-    if name != "array_contains" and differing_decimals(inner, value.type):
+    if name != "array_contains" and mixes_decimals(inner, value.type):
         kind = None
     if kind is None or kind == VOID or (name == "array_contains" and value.type == VOID):
         binder.mismatch(f"{name} cannot look for {value.type} in {array.type}", f"Cast the value to {inner}.", node.at)
@@ -137,7 +144,7 @@ def _insert(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Exp
         return None
     array, place, value = args
     inner = _element_type(binder, array, name)
-    kind = None if differing_decimals(inner, value.type) else tightest(inner, value.type)
+    kind = None if mixes_decimals(inner, value.type) else tightest(inner, value.type)
     if kind is None or kind == VOID:
         binder.mismatch(f"{name} cannot insert {value.type} into {array.type}", f"Cast the value to {inner}.", node.at)
     if place.type not in INTEGRAL or place.type == BIGINT:
@@ -151,7 +158,7 @@ def _two_arrays(binder: ExprBinder, name: str, args: list[Expr], node: Apply) ->
         return None
     for arg in args:
         _element_type(binder, arg, name)
-    kind = None if differing_decimals(*(a.type for a in args)) else tightest(args[0].type, args[1].type)
+    kind = None if mixes_decimals(*(a.type for a in args)) else tightest(args[0].type, args[1].type)
     if kind is None:
         binder.mismatch(f"{name} cannot take {args[0].type} and {args[1].type}", "Cast one of them.", node.at)
     return binder.call(name, tuple(binder.coerce(a, kind) for a in args), node.at)
@@ -204,6 +211,8 @@ def _sequence(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> E
     if all(a.type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) for a in args[:2]):
         return binder.call(name, (*binder.common(args[:2], name, node.at), *args[2:]), node.at)
     shown = ", ".join(str(a.type) for a in args)
+    if any(a.type == VOID for a in args[:2]):
+        binder.unsupported(f"sequence of {shown}", "Cast NULL to the type that it stands for.", node.at)
     if any(a.type in INTEGRAL for a in args) and all(a.type in (*INTEGRAL, STRING, VOID) for a in args):
         binder.unsupported(f"sequence of {shown}", "Cast the arguments to BIGINT.", node.at)
     binder.mismatch(
@@ -242,8 +251,6 @@ def _name_of(node: Node) -> str | None:
         return node.parts[-1]
     if isinstance(node, Subscript) and isinstance(node.index, Constant) and node.index.kind == "string":
         return node.index.text
-    if isinstance(node, Apply) and node.written == "bare":  # current_date
-        return node.name
     return node.field if isinstance(node, Dot) else None
 
 

@@ -14,6 +14,7 @@ from headrace.sql.bind.call_names import CASTS, VARIABLE, call_text, operator_te
 from headrace.sql.bind.literal_names import interval_name, literal_text
 from headrace.sql.bind.meanings import Meanings
 from headrace.sql.functions.interval_functions import CALENDAR_MAKERS
+from headrace.sql.functions.time_functions import BARE_CLOCKS
 from headrace.sql.parse.syntax import (
     Aliased,
     Apply,
@@ -48,7 +49,7 @@ class ColumnNames:
     def of(self, node: Node) -> str:
         """The output name of an unaliased select item."""
         if isinstance(node, Name):
-            return node.parts[-1]
+            return self._clock(node) or node.parts[-1]
         if isinstance(node, Dot) and _is_path(node):
             return node.field
         if isinstance(node, CastTo | IntervalCast) and self._is_column(node.input):
@@ -102,14 +103,24 @@ class ColumnNames:
 
     def _is_column(self, node: Node) -> bool:
         """True if `node` names a column or an alias, and not a field of one."""
-        return isinstance(node, Name) and (
-            len(node.parts) == 1 or isinstance(self.meanings.of(node), ColumnRef | LambdaVariable)
+        return (
+            isinstance(node, Name)
+            and (self._clock(node) is None)
+            and (len(node.parts) == 1 or isinstance(self.meanings.of(node), ColumnRef | LambdaVariable))
         )
+
+    def _clock(self, node: Name) -> str | None:
+        """The call that a clock without parentheses stands for."""
+        found = self.meanings.of(node)
+        return f"{found.name}()" if isinstance(found, Call) and found.name in BARE_CLOCKS else None
 
     def _name(self, node: Name) -> str:
         """A name without its qualifier. The field of a struct has a dot, the key of a map has brackets."""
         if self.meanings.is_alias(node):
             return f"lateralAliasReference({node.parts[-1]})"
+        clock = self._clock(node)
+        if clock is not None:
+            return clock
         expr, parts, path = self.meanings.of(node), list(node.parts), ""
         if expr is None:
             return ".".join(parts)

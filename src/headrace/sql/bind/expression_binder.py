@@ -27,9 +27,11 @@ from headrace.model.schema import (
     TIMESTAMP_NTZ,
     DataType,
     Decimal,
+    Struct,
 )
 from headrace.sql.bind import literals
 from headrace.sql.bind.aggregate_calls import bind_aggregate
+from headrace.sql.bind.argument_types import check_argument_types
 from headrace.sql.bind.calendar_intervals import bind_calendar_sum
 from headrace.sql.bind.collection_calls import ELEMENT, bind_collection, bind_subscript
 from headrace.sql.bind.derived_calls import bind_derived
@@ -46,7 +48,7 @@ from headrace.sql.functions.aggregate_functions import AGGREGATE_ALIASES, AGGREG
 from headrace.sql.functions.casts import CASTS, cast_key, render_cast
 from headrace.sql.functions.evaluate import evaluate
 from headrace.sql.functions.nested_casts import inner_casts, is_nested
-from headrace.sql.functions.time_functions import CLOCKS
+from headrace.sql.functions.time_functions import BARE_CLOCKS
 from headrace.sql.parse.syntax import (
     Aliased,
     Apply,
@@ -77,6 +79,10 @@ from headrace.sql.plan.types import (
     wider,
 )
 
+# What Spark takes for functions of the session, if no column has the name.
+_SESSION_WORDS = ("current_user", "user", "session_user", "current_time", "localtime")
+# Texts of dates and times that are no constants in Spark.
+_SPECIAL_TIMES = ("now", "today", "tomorrow", "yesterday", "epoch")
 _RANDOM = ("rand", "random", "uuid", "randn")
 
 GENERATORS = frozenset(
@@ -84,6 +90,11 @@ GENERATORS = frozenset(
 )
 
 WindowOf = Callable[[Apply], Expr | None]
+
+
+def _are_structs(left: DataType, right: DataType) -> bool:
+    """True for two structs with as many fields. Spark compares them whatever the names of their fields."""
+    return isinstance(left, Struct) and isinstance(right, Struct) and len(left.fields) == len(right.fields)
 
 
 class ExprBinder:
@@ -114,10 +125,12 @@ class ExprBinder:
             if variable is not None:
                 return self.scope.fields(replace(variable, at=node.at), node.parts[1:], span, node.at)
             found = self.scope.find(node, span)
-            if found is None and node.parts[0].lower() in CLOCKS and len(node.parts) == 1:
+            if found is None and node.parts[0].lower() in BARE_CLOCKS and len(node.parts) == 1:
                 return self.call(node.parts[0].lower(), (), node.at)
             if found is None:
                 found = self._earlier_item(node)
+            if found is None and len(node.parts) == 1 and node.parts[0].lower() in _SESSION_WORDS:
+                self.unsupported(node.parts[0], "Write a literal.", node.at)
             if found is None:
                 raise self.scope.unknown(node, span)
             return found
@@ -137,7 +150,10 @@ class ExprBinder:
                 self.unsupported("* of a struct with the name of a lambda's variable", advice, node.at)
             return self.bind(node.value)
         if isinstance(node, Dot):
-            return field_of(self.bind(node.input), node.field, self.span(node.at), node.at)
+            holder = self.bind(node.input)
+            if holder.type == VOID:
+                self.unsupported("a field of NULL without a type", "Write CAST(NULL AS ...) with the type.", node.at)
+            return field_of(holder, node.field, self.span(node.at), node.at)
         if isinstance(node, Subscript):
             return bind_subscript(self, node)
         if isinstance(node, IntervalConstant):
@@ -177,9 +193,11 @@ class ExprBinder:
         return self.scope.fields(found, node.parts[1:], span, node.at)
 
     def predicate(self, node: Node, clause: str) -> Expr:
-        """Binds a condition. Like Spark, only HAVING takes a NULL without a type."""
+        """Binds a condition. Like Spark, HAVING casts anything to BOOLEAN, and the others only take BOOLEAN."""
         bound = self.bind(node)
-        if bound.type != BOOLEAN and not (clause == "HAVING" and bound.type == VOID):
+        if clause == "HAVING":
+            return self.cast(bound, BOOLEAN, node.at, False)
+        if bound.type != BOOLEAN:
             self.mismatch(f"{clause} needs a condition, this is {bound.type}", "Compare it with a value.", node.at)
         return self.coerce(bound, BOOLEAN)
 
@@ -295,7 +313,7 @@ class ExprBinder:
             met = widen(kind, expr.type)
             if met is None:
                 advice = f"Cast one side explicitly, as in CAST(... AS {kind if expr.type == STRING else expr.type})."
-                if isinstance(kind, Decimal) and is_numeric(expr.type):
+                if (isinstance(kind, Decimal) and is_numeric(expr.type)) or _are_structs(kind, expr.type):
                     self.unsupported(f"{what} of {kind} and {expr.type}", advice, at)
                 self.mismatch(f"{what} cannot take {kind} and {expr.type}", advice, at)
             kind = met
@@ -308,6 +326,9 @@ class ExprBinder:
     # --- literals and structure -----------------------------------------------------------------
 
     def _constant(self, node: Constant) -> Expr:
+        if node.kind in ("date", "timestamp", "timestamp_ntz") and node.text.strip().lower() in _SPECIAL_TIMES:
+            advice = "Use current_timestamp() and current_date()."
+            self.unsupported(f"{node.kind.upper()} '{node.text}'", advice, node.at)
         try:
             return literals.constant(node, self.ctx.meaning.time_zone)
         except ValueError as problem:
@@ -362,13 +383,13 @@ class ExprBinder:
         aggregate = AGGREGATE_ALIASES.get(node.name, node.name)
         if aggregate in AGGREGATE_NAMES and not node.operator:
             return bind_aggregate(self, node, aggregate)
-        if node.distinct or node.star or node.where is not None:
+        if node.distinct or node.star or node.where is not None or node.order or node.ignore_nulls:
             if name not in FUNCTIONS:
                 refuse_unknown(self, node)
             if node.star:
                 self.unsupported("* outside of a select list and count(*)", "Name the columns.", node.at)
             raise WrongArguments(
-                f"{node.name} is not an aggregate: it takes no DISTINCT or FILTER",
+                f"{node.name} is not an aggregate: it takes no DISTINCT, FILTER, WITHIN GROUP or IGNORE NULLS",
                 advice="Remove them.",
                 span=self.span(node.at),
             )
@@ -380,6 +401,7 @@ class ExprBinder:
         if moved is not None:
             return moved
         args = [self.bind(self._unaliased(a, name)) for a in node.args]
+        check_argument_types(self, name, args, node)
         special = bind_collection(self, name, args, node)
         if special is None:
             special = bind_derived(self, name, args, node)

@@ -64,7 +64,9 @@ def _inline(binder: ExprBinder, args: list[Expr], node: Apply) -> Lists:
     inner = _require_array(binder, subject, node, "an ARRAY of STRUCT")
     if not isinstance(inner, Struct):
         binder.mismatch(f"{node.name} needs an ARRAY of STRUCT, this is {subject.type}", "Use explode.", subject.at)
-    return [(f.name, field_of(subject, f.name, binder.span(node.at), node.at)) for f in inner.fields]
+    # Spark makes the whole structs for inline, also if one field is used.
+    span = binder.span(node.at)
+    return [(f.name, field_of(subject, f.name, span, node.at, variable="v_row")) for f in inner.fields]
 
 
 def _stack(binder: ExprBinder, args: list[Expr], node: Apply) -> Lists:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import WrongArguments
 from headrace.model.schema import BOOLEAN, INT, Array, DataType, Map
+from headrace.sql.bind.literals import is_untyped_null
 from headrace.sql.bind.overload_choice import refuse_unknown
 from headrace.sql.functions import spark_functions
 from headrace.sql.parse.syntax import Aliased, Apply, LambdaFunction
@@ -20,6 +21,8 @@ LAMBDA_FUNCTIONS = frozenset(
     ["transform", "filter", "exists", "forall", "aggregate", "zip_with", "map_filter", "transform_keys",
      "transform_values", "map_zip_with"]
 )  # fmt: skip
+
+_CONDITIONS = ("filter", "exists", "forall", "map_filter")
 
 # A parameter: its type, and its DuckDB SQL over the variables {0} and {1} of the lambda.
 Param = tuple[DataType, str]
@@ -37,6 +40,9 @@ def bind_lambda_call(binder: ExprBinder, name: str, node: Apply) -> Expr:
     plain = [a for a in node.args if not isinstance(a, LambdaFunction | Aliased)]
     lambdas = [a for a in node.args if isinstance(a, LambdaFunction)]
     values, functions = _COUNTS[name]
+    if len(lambdas) < len(node.args) - values and len(node.args) - values in functions:
+        advice = f"It takes {_FORMS[name]}."
+        binder.unsupported(f"{node.name} with a value in place of a lambda", advice, node.at)
     if len(plain) != values or len(lambdas) not in functions or tuple(node.args) != (*plain, *lambdas):
         raise WrongArguments(
             f"{node.name} takes {_FORMS[name]}", advice="Write it in this form.", span=binder.span(node.at)
@@ -49,7 +55,7 @@ def bind_lambda_call(binder: ExprBinder, name: str, node: Apply) -> Expr:
         if not isinstance(kind, Map):
             binder.mismatch(f"{node.name} needs a MAP, this is {kind}", "Pass a map.", args[0].at)
         params: list[Param] = [(kind.key, "{0}.key"), (kind.value, "{0}.value")]
-        found = _lambda(binder, lambdas[0], params, 1)
+        found = _lambda(binder, lambdas[0], params, 1, condition=name in _CONDITIONS)
     elif name == "map_zip_with":
         found = _lambda(binder, lambdas[0], _map_pairs(binder, args, node), 1)
     elif name == "zip_with":
@@ -60,8 +66,8 @@ def bind_lambda_call(binder: ExprBinder, name: str, node: Apply) -> Expr:
         params = [(_element(binder, args[0], node), "{0}")]
         if len(lambdas[0].params) == 2 and name in ("transform", "filter"):
             params.append((INT, "CAST({1} - 1 AS INTEGER)"))
-        found = _lambda(binder, lambdas[0], params, len(params))
-    if name in ("filter", "exists", "forall", "map_filter"):
+        found = _lambda(binder, lambdas[0], params, len(params), condition=name in _CONDITIONS)
+    if name in _CONDITIONS:
         found = _condition(binder, found, node.name)
     return binder.call(name, (*args, found), node.at)
 
@@ -85,7 +91,8 @@ def _map_pairs(binder: ExprBinder, args: list[Expr], node: Apply) -> list[Param]
 def _aggregate(binder: ExprBinder, args: list[Expr], lambdas: Sequence[LambdaFunction], node: Apply) -> Expr:
     array, start = args
     if start.type == VOID:
-        binder.mismatch("the start of aggregate has no type", "Write CAST(NULL AS ...) with the type.", start.at)
+        advice = "Write CAST(NULL AS ...) with the type."
+        binder.unsupported("aggregate with a start without a type", advice, start.at)
     merge = _lambda(binder, lambdas[0], [(start.type, "{0}"), (_element(binder, array, node), "{1}")], 2)
     if merge.body.type != start.type:
         binder.mismatch(
@@ -97,8 +104,11 @@ def _aggregate(binder: ExprBinder, args: list[Expr], lambdas: Sequence[LambdaFun
     return binder.call("aggregate", (array, start, merge, *finish), node.at)
 
 
-def _lambda(binder: ExprBinder, node: LambdaFunction, params: Sequence[Param], count: int) -> Lambda:
-    """The lambda over `count` DuckDB variables. Names of parameters hide columns and outer parameters."""
+def _lambda(
+    binder: ExprBinder, node: LambdaFunction, params: Sequence[Param], count: int, condition: bool = False
+) -> Lambda:
+    """The lambda over `count` DuckDB variables. Names of parameters hide columns and outer parameters. A `condition`
+    may be NULL without a type."""
     names = [p.lower() for p in node.params]
     if len(names) != len(params) or len(set(names)) < len(names):
         raise WrongArguments(
@@ -120,8 +130,11 @@ def _lambda(binder: ExprBinder, node: LambdaFunction, params: Sequence[Param], c
     finally:
         binder.variables, binder.aggregates, binder.place = outer, aggregates, place
         binder.lambda_depth = depth
+    if condition and is_untyped_null(body):
+        body = binder.coerce(body, BOOLEAN)
     if has_hidden(body.type):
-        binder.mismatch(f"this lambda returns {body.type}", "Cast its result, as in CAST(NULL AS STRING).", node.at)
+        advice = "Cast its result, as in CAST(NULL AS STRING)."
+        binder.unsupported(f"a lambda that returns {body.type}", advice, node.at)
     return Lambda(function_type(body.type), variables, body, at=node.at)
 
 

@@ -10,7 +10,16 @@ from headrace.sql.bind.interval_calls import bind_interval_arithmetic, unit_of
 from headrace.sql.bind.time_differences import TIMES, bind_comparison, bind_difference, bind_difference_of_text
 from headrace.sql.parse.syntax import TextRange
 from headrace.sql.plan.expr import Expr, Literal, walk
-from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, VOID, as_decimal, is_numeric, wider
+from headrace.sql.plan.types import (
+    INTEGRAL,
+    INTERVAL_MICROS,
+    INTERVAL_MONTHS,
+    VOID,
+    as_decimal,
+    compared,
+    is_numeric,
+    wider,
+)
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -41,7 +50,7 @@ def bind_binary(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
         return bind_difference_of_text(binder, left, right, at)
     if name in ARITHMETIC:
         return _arithmetic(binder=binder, name=name, left=left, right=right, at=at)
-    left, right = binder.common([left, right], f"'{name}'", at)
+    left, right = binder.common([left, right], f"'{name}'", at, compared)
     return binder.call(name, (left, right), at)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import BOOLEAN, DOUBLE, STRING, parse_type
+from headrace.model.schema import BINARY, BOOLEAN, DOUBLE, STRING, Array, Map, Struct, parse_type
+from headrace.sql.bind.collection_calls import bind_collection
 from headrace.sql.bind.interval_calls import INTERVALS, bind_interval_part, is_computed, negated
 from headrace.sql.bind.literals import is_untyped_null
 from headrace.sql.bind.operand_types import ARITHMETIC, bind_binary, bind_round
 from headrace.sql.bind.overload_choice import bind_overload
 from headrace.sql.parse.syntax import Apply, TextRange
 from headrace.sql.plan.expr import CaseWhen, Expr, Literal
-from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID, is_numeric, tightest
+from headrace.sql.plan.types import INTERVAL_MICROS, INTERVAL_MONTHS, VOID, compared, is_numeric, tightest
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -81,7 +83,7 @@ def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
     if name == "round" and len(args) in (1, 2):
         return bind_round(binder, args, at)
     if name == "||":
-        return binder.call("||", tuple(binder.coerce(a, STRING) for a in args), at)
+        return _joined(binder, args, node)
     if name in ("negative", "positive") and len(args) == 1 and isinstance(args[0], Literal):
         value = args[0]
         if value.type == VOID:
@@ -95,9 +97,20 @@ def bind_operator(binder: ExprBinder, name: str, args: list[Expr], node: Apply) 
     return None
 
 
+def _joined(binder: ExprBinder, args: list[Expr], node: Apply) -> Expr:
+    """`a || b`: concat, which also takes arrays and BINARY."""
+    if any(isinstance(a.type, Array) or a.type == BINARY for a in args):
+        call = replace(node, name="concat", operator=False)
+        return bind_collection(binder, "concat", args, call) or bind_overload(binder, "concat", args, call)
+    for arg in args:
+        if isinstance(arg.type, Map | Struct):
+            binder.mismatch(f"|| does not take {arg.type}", "Cast it to STRING.", arg.at)
+    return binder.call("||", tuple(binder.coerce(a, STRING) for a in args), node.at)
+
+
 def _nullif(binder: ExprBinder, value: Expr, other: Expr, at: TextRange) -> Expr:
     """NULL where both are equal, as their common type. The result has the type of the first, as it is."""
-    left, right = binder.common([value, other], "NULLIF", at)
+    left, right = binder.common([value, other], "NULLIF", at, compared)
     if isinstance(value, Literal) and value.value is None:  # Spark's optimizer evaluates nothing then
         return value
     if isinstance(value, Literal) and value == other:  # and makes it a NULL as if it were written

@@ -8,7 +8,7 @@ from headrace.base.unknown import unknown
 from headrace.errors import AmbiguousColumn, Span, UnknownColumn
 from headrace.model.schema import STRING, Array, Map, Schema, Struct
 from headrace.sql.parse.syntax import Name, TextRange
-from headrace.sql.plan.expr import Call, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable, Literal
+from headrace.sql.plan.expr import OF_ALL_STRUCTS, Call, ColumnRef, Expr, FieldOf, Lambda, LambdaVariable, Literal
 from headrace.sql.plan.types import function_type
 
 
@@ -89,15 +89,15 @@ class Scope:
         )
 
 
-def field_of(expr: Expr, name: str, span: Span, at: TextRange) -> Expr:
+def field_of(expr: Expr, name: str, span: Span, at: TextRange, variable: str = OF_ALL_STRUCTS) -> Expr:
     """Field `name` of a struct expression, or of all structs in an array; the value of a key. Raises UnknownColumn."""
     if isinstance(expr.type, Array) and isinstance(expr.type.element, Struct):
-        element = LambdaVariable(expr.type.element, "v_field", "element", at=at)
+        element = LambdaVariable(expr.type.element, variable, "element", at=at)
         inner = field_of(element, name, span, at)
         return Call(
             Array(inner.type),
             "transform",
-            (expr, Lambda(function_type(inner.type), ("v_field",), inner, at=at)),
+            (expr, Lambda(function_type(inner.type), (variable,), inner, at=at)),
             at=at,
         )
     if isinstance(expr.type, Map) and expr.type.key == STRING:  # `m.key` is `m['key']`

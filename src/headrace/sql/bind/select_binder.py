@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.errors import MisplacedAggregate, TypeMismatch, UnsupportedOnShared
+from headrace.errors import MisplacedAggregate, TypeMismatch, UnsupportedOnShared, WrongArguments
 from headrace.sql.bind.column_names import ColumnNames
 from headrace.sql.bind.expression_binder import GENERATORS, ExprBinder
 from headrace.sql.bind.generator_calls import bind_generator, refuse_several
@@ -81,7 +81,10 @@ class SelectBinder:
 
     def _bound(self, item: Item) -> Named:
         """A select item. Later ones may use its alias."""
-        if any(isinstance(part, Apply) and has_star(part) for part in parts_of(item.value)):
+        calls = [part for part in parts_of(item.value) if isinstance(part, Apply) and has_star(part)]
+        for call in calls:
+            self._check_count(call)
+        if calls:
             item = replace(item, value=with_star_arguments(item.value, self._expand))
         expr = self.exprs.bind(item.value)
         if item.alias is not None:
@@ -90,6 +93,19 @@ class SelectBinder:
         name = self._names().of(item.value) if item.alias is None else item.alias
         self.places[name.lower()] = item.at
         return Named(name, expr)
+
+    def _check_count(self, call: Apply) -> None:
+        """Like Spark, count takes the star of a table only beside other arguments."""
+        star = call.args[0] if len(call.args) == 1 else None
+        if call.name != "count" or call.distinct or not isinstance(star, Star) or star.excluded:
+            return
+        if len(star.qualifier) == 1 and self.scope.of_qualifier(star.qualifier[0]) is not None:
+            raise WrongArguments(
+                f"count({star.qualifier[0]}.*) is not allowed",
+                advice="Write count(*) for all rows, or name columns: count(a, b).",
+                span=self.exprs.span(call.at),
+                fails_always=True,
+            )
 
     # --- select list ----------------------------------------------------------------------------
 
@@ -206,6 +222,14 @@ class SelectBinder:
         """Binds HAVING. Aliases of the select list hide input columns, except inside an aggregate."""
         aliases = {i.alias.lower(): i.value for i in items if isinstance(i, Item) and i.alias is not None}
         self.exprs.place = "in HAVING"
+        star = next((part for part in parts_of(node) if isinstance(part, Apply) and has_star(part)), None)
+        if star is not None:
+            raise WrongArguments(
+                "a star that stands for columns is not allowed in HAVING",
+                advice="Name the columns.",
+                span=self.exprs.span(star.at),
+                fails_always=True,
+            )
         try:
             return self.exprs.predicate(replace_aliases(node, aliases), "HAVING")
         finally:

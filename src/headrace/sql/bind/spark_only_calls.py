@@ -35,7 +35,7 @@ _COUNTS: dict[str, tuple[tuple[int, ...], str]] = {
     "try_make_timestamp_ltz": ((2, 3), "Pass year, month, day, hour, minute and second."),
     "try_make_timestamp_ntz": ((2,), "Pass year, month, day, hour, minute and second."),
 }  # fmt: skip
-_OF_BINARY = ("btrim", "lpad", "ltrim", "rpad", "rtrim", "trim")
+_OF_BINARY = ("btrim", "elt", "lpad", "ltrim", "overlay", "rpad", "rtrim", "trim")
 _UNTYPED = (
     "array_compact", "array_distinct", "array_max", "array_min", "array_size", "map_entries", "map_keys", "map_values",
     "size", "sort_array", "to_json",

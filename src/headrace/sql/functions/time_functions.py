@@ -62,6 +62,7 @@ _WEEKDAYS = {
 _SECOND = 1_000_000
 # The clock of the epoch, which Spark logs with its offset: an epoch that runs again sees the same one.
 CLOCKS = ("current_timestamp", "current_date", "localtimestamp")
+BARE_CLOCKS = ("current_timestamp", "current_date")  # may stand without parentheses
 _NOW = "make_timestamptz(coalesce(CAST(getvariable('hr_now') AS BIGINT), error('NO_CLOCK')))"
 _NOW_READING = "make_timestamp(coalesce(CAST(getvariable('hr_now_reading') AS BIGINT), error('NO_CLOCK')))"
 # The units of timestampadd and timestampdiff: microseconds, days or months.

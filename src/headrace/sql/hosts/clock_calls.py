@@ -14,8 +14,15 @@ from headrace.sql.parse.dialect import Token
 ClockCall = tuple[int, int, str]
 """A call of a clock: its range in the text, and its name."""
 
-_CLOCKS = ("current_timestamp", "now", "current_date", "curdate", "localtimestamp", "unix_timestamp", "current_time")
-BARE_CLOCKS = ("current_timestamp", "current_date", "localtimestamp", "current_time")  # may stand without parentheses
+_CLOCKS = (
+    "current_timestamp", "now", "current_date", "curdate", "localtimestamp", "unix_timestamp", "current_time",
+    "localtime",
+)  # fmt: skip
+_TIMES_OF_DAY = ("current_time", "localtime")  # may have a number of digits
+# Literals that read the clock, as in DATE 'today'.
+_TYPED = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
+_DAYS = {"today": 0, "tomorrow": 1, "yesterday": -1}
+BARE_CLOCKS = ("current_timestamp", "current_date", "current_time", "localtime")  # may stand without parentheses
 
 
 def clock_calls(tokens: Sequence[Token], columns: Collection[str], start: int = 0) -> tuple[ClockCall, ...]:
@@ -25,14 +32,21 @@ def clock_calls(tokens: Sequence[Token], columns: Collection[str], start: int = 
     found: list[ClockCall] = []
     for i, token in enumerate(tokens):
         name = token.upper.lower()
+        following = tokens[i + 1] if i + 1 < len(tokens) else token
+        word = following.text.strip().lower() if following.kind == "string" else ""
+        if token.kind == "word" and name in _TYPED and (word == "now" or word in _DAYS):
+            found.append((token.start - start, following.end - start, f"{name} {word}"))
+            continue
         before = tokens[i - 1].upper if i else ""
         if token.kind != "word" or name not in _CLOCKS or before in (".", "AS"):
             continue
         called = [t.upper for t in tokens[i + 1 : i + 3]] == ["(", ")"]
-        following = tokens[i + 1].upper if i + 1 < len(tokens) else ""
+        digits = tokens[i + 2].text if len(tokens) > i + 3 and tokens[i + 3].upper == ")" else ""
         if called:
             found.append((token.start - start, tokens[i + 2].end - start, name))
-        elif name in BARE_CLOCKS and following not in ("(", ".") and name not in hidden:
+        elif name in _TIMES_OF_DAY and following.upper == "(" and digits.isdigit():
+            found.append((token.start - start, tokens[i + 3].end - start, f"current_time {digits}"))
+        elif name in BARE_CLOCKS and following.upper not in ("(", ".") and name not in hidden:
             found.append((token.start - start, token.end - start, name))
     return tuple(found)
 
@@ -49,8 +63,11 @@ def _literal(name: str, now: int) -> str:
         return f"CAST({instant} AS DATE)"
     if name == "localtimestamp":
         return f"CAST({instant} AS TIMESTAMP_NTZ)"
-    if name == "current_time":
-        return f"CAST(CAST({instant} AS TIMESTAMP_NTZ) AS TIME(6))"
+    first, _, word = name.partition(" ")
+    if first in _TIMES_OF_DAY:
+        return f"CAST(CAST({instant} AS TIMESTAMP_NTZ) AS TIME({word or 6}))"
     if name == "unix_timestamp":
         return f"CAST({now // 1_000_000} AS BIGINT)"
-    return instant
+    if first == "date" or word in _DAYS:
+        instant = f"date_add(CAST({instant} AS DATE), {_DAYS.get(word, 0)})"
+    return f"CAST({instant} AS {first.upper()})" if word else instant

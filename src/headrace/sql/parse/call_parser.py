@@ -19,6 +19,8 @@ _STEPS = {
 _STEP_UNITS = (
     "microsecond", "millisecond", "second", "minute", "hour", "day", "dayofyear", "week", "month", "quarter", "year",
 )  # fmt: skip
+_NULLS_INSIDE = ("first", "last", "any_value")  # IGNORE NULLS may stand after their argument
+_OUTSIDE = "Write it behind them: first(x) FILTER (WHERE ...) IGNORE NULLS."
 _RANKINGS = ("row_number", "rank", "dense_rank")
 
 
@@ -46,27 +48,29 @@ class CallParser:
         distinct = cursor.accept("DISTINCT")
         if not distinct:
             cursor.accept("ALL")
+        name = token.text.lower()
         args: list[Node] = []
         star = False
         if cursor.at("*") and cursor.peek().upper == ")":
             cursor.advance()
             star = True
         elif not cursor.at(")"):
-            args.append(self._argument())
+            args.append(self._argument(name))
             while cursor.accept(","):
-                args.append(self._argument())
-        ignore_nulls = self._ignores_nulls()
+                args.append(self._argument(name))
+        ignored_inside = name in _NULLS_INSIDE and cursor.accept("IGNORE", "NULLS")
         cursor.expect(")", f"after the arguments of {token.text}")
         order = self._within_group()
         where: Node | None = None
         if cursor.at("FILTER") and cursor.peek().upper == "(":
+            if ignored_inside:
+                cursor.fail("IGNORE NULLS inside of the parentheses takes no FILTER", advice=_OUTSIDE, certain=True)
             cursor.advance()
             cursor.advance()
             cursor.expect("WHERE", "in FILTER")
             where = self.levels.disjunction()
             cursor.expect(")", "after FILTER's condition")
-        ignore_nulls = self._ignores_nulls() or ignore_nulls
-        name = token.text.lower()
+        ignore_nulls = ignored_inside or self._ignores_nulls()
         if cursor.at("OVER"):
             if name in _RANKINGS and not (args or star or distinct or where):
                 return self._ranking(token.start, name)
@@ -174,6 +178,10 @@ class CallParser:
             return self._worded(start, name, [*args, self.levels.disjunction()], side if args else "")
         if cursor.peek(2).upper in (")", "*", "DISTINCT", "ALL"):
             return self.function()
+        if word == "TRIM" and cursor.peek(2).upper == "FROM" and cursor.peek(3).upper not in (",", ")"):
+            for _ in range(3):
+                cursor.advance()
+            return self._worded(start, "trim", [self.levels.disjunction()])
         name = cursor.advance().text.lower()
         cursor.advance()
         args = [self.levels.bit_or()]  # not a predicate, which would take the IN of POSITION
@@ -198,7 +206,7 @@ class CallParser:
         self.cursor.expect(")", f"after the arguments of {name}")
         return Apply((start, self.cursor.previous_end), name, tuple(args), written=written)
 
-    def _argument(self) -> Node:
+    def _argument(self, function: str = "") -> Node:
         cursor = self.cursor
         params = self._lambda_params()
         if params:
@@ -212,7 +220,8 @@ class CallParser:
         node = self.levels.disjunction()
         if cursor.at("=>"):
             cursor.fail("named arguments are not supported; pass arguments by position")
-        if cursor.accept("AS"):
+        unmarked = function == "struct" and cursor.token.kind in ("word", "quoted")  # STRUCT(1 a)
+        if cursor.accept("AS") or unmarked:
             name = cursor.name("a name after AS")
             return Aliased((node.at[0], cursor.previous_end), node, name)
         return node
@@ -227,6 +236,10 @@ class CallParser:
         while cursor.token.upper == "(" and cursor.peek(place).kind in ("word", "quoted"):
             found.append(cursor.peek(place).text)
             if cursor.peek(place + 1).upper == ")":
+                if cursor.peek(place + 2).upper == "->" and len(found) == 1:
+                    cursor.fail(
+                        "one parameter of a lambda has no parentheses", advice=f"Write {found[0]} -> ...", certain=True
+                    )
                 return tuple(found) if cursor.peek(place + 2).upper == "->" else ()
             if cursor.peek(place + 1).upper != ",":
                 return ()
@@ -249,6 +262,10 @@ class CallParser:
         cursor = self.cursor
         word = cursor.advance()
         cursor.advance()
+        if cursor.token.kind == "string":
+            cursor.fail(
+                "the part has no quotes", advice=f"Write EXTRACT({cursor.token.text.upper()} FROM ...).", certain=True
+            )
         part = cursor.advance()
         cursor.expect("FROM", "in EXTRACT")
         inner = self.levels.disjunction()

@@ -7,6 +7,7 @@ from typing import NoReturn
 from headrace.errors import DuplicateName, Span, SyntaxProblem, UnsupportedOnShared
 from headrace.model.program import Emit
 from headrace.sql.parse.cursor import Cursor
+from headrace.sql.parse.dialect import spark_accepts
 from headrace.sql.parse.queries import parse_query
 from headrace.sql.parse.statements import Outlets, Select, StreamOutlet
 from headrace.sql.parse.syntax import ForeignQuery, ParsedQuery
@@ -138,9 +139,11 @@ class Clauses:
     def query(self) -> tuple[ParsedQuery | ForeignQuery, str, Emit | None, Span | None]:
         cursor = self.cursor
         start = cursor.token.start
+        self._check_words()
         parsed: ParsedQuery | ForeignQuery
         try:
             parsed = parse_query(cursor, self.stop)
+            self._check_end(start)
         except UnsupportedOnShared as problem:
             parsed = self.foreign_query(start, problem)
         text = cursor.text[start : cursor.previous_end]
@@ -156,6 +159,25 @@ class Clauses:
                 cursor.fail("expected CHANGES or ON CLOSE after EMIT")
             emit_span = cursor.span((emit_start, cursor.previous_end))
         return parsed, text, emit, emit_span
+
+    def _check_words(self) -> None:
+        """Raises SyntaxProblem for a name in the rest of the statement that Spark takes only in backquotes."""
+        for token in self.cursor.tokens[self.cursor.position :]:
+            if token.kind == "word" and not token.text.isascii():
+                raise SyntaxProblem(
+                    f"a name with other letters than those of ASCII needs backquotes, found '{token.text}'",
+                    advice=f"Write `{token.text}`.",
+                    span=self.cursor.span((token.start, token.end)),
+                )
+
+    def _check_end(self, start: int) -> None:
+        """Raises UnsupportedOnShared if the query goes on with syntax that only Spark has: `s COLLATE x = 'a'`."""
+        cursor = self.cursor
+        if cursor.token.kind == "end" or cursor.at("EMIT") or cursor.statement_begins() is not None:
+            return
+        if spark_accepts(cursor.text[start : self.stop]):
+            what, place = f"the syntax from '{cursor.token.text}' on", (cursor.token.start, cursor.token.end)
+            cursor.refuse(what, "See docs/sql.md for the supported SQL.", place)
 
     def foreign_query(self, start: int, refused: UnsupportedOnShared) -> ForeignQuery:
         """Takes the rest of the statement, up to an EMIT clause at its end, as Spark SQL."""

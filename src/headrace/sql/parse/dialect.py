@@ -80,7 +80,7 @@ def tokenize(text: str) -> list[Token]:
         if tokens and start < tokens[-1].end:
             continue  # sqlglot returns 10L as `10 :: L`, all at one position
         kind = _KINDS.get(token.token_type)
-        if kind is None:
+        if kind is None or (kind == "hex" and text[start] == "0"):  # Spark takes 0x1F as the name of a column
             body = text[start:end]
             kind = "word" if body[0].isalnum() or body[0] == "_" else "symbol"
             for piece in _PIECES.finditer(body):  # sqlglot returns `GROUP BY` as one token

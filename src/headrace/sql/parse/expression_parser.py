@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import NoReturn
 
@@ -20,6 +21,7 @@ _COLUMN_WORDS = frozenset(
      "INNER", "JOIN", "ON", "USING", "EMIT", "INTO", "WITH", "OVER", "PIVOT", "UNPIVOT", "QUALIFY", "NATURAL", "ANTI",
      "SEMI", "LATERAL", "TABLESAMPLE", "UNION", "INTERSECT", "MINUS"]
 )  # fmt: skip
+_HEX_DIGITS = re.compile(r"[0-9a-fA-F]*")
 # Each level takes a dozen Python calls, and Python allows a thousand.
 _MAX_DEPTH = 50
 
@@ -67,14 +69,16 @@ class _Expressions:
         left, ended = self.bit_or(), False
         while True:
             token = self.cursor.token
-            if token.upper in _COMPARISONS:
+            comparison = self._comparison()
+            if comparison is not None:
                 if ended:  # Spark would compare the last operand of LIKE or BETWEEN, and refuses it after the others
                     self.cursor.fail(
                         "a comparison cannot follow IS, IN, BETWEEN or LIKE",
                         advice="Put parentheses around the first condition.",
                     )
-                self.cursor.advance()
-                left = self._binary(_COMPARISONS[token.upper], left, self.bit_or())
+                for _ in range(2 if token.upper == "!" else 1):
+                    self.cursor.advance()
+                left = self._binary(comparison, left, self.bit_or())
             elif token.upper == "IS":
                 left, ended = self._is(left), True
             elif token.upper in ("IN", "BETWEEN", "LIKE", "RLIKE", "REGEXP", "ILIKE") or (
@@ -84,6 +88,13 @@ class _Expressions:
                 left, ended = self._word_predicate(left), True
             else:
                 return left
+
+    def _comparison(self) -> str | None:
+        """The comparison at the cursor. `!>` and `!<` are two tokens that touch each other."""
+        token, following = self.cursor.token, self.cursor.peek()
+        if token.upper == "!" and following.start == token.end:
+            return {">": "<=", "<": ">="}.get(following.upper)
+        return _COMPARISONS.get(token.upper)
 
     def _is(self, left: Node) -> Node:
         cursor = self.cursor
@@ -271,15 +282,22 @@ class _Expressions:
         first = cursor.advance()
         body = first.text
         while cursor.token.kind == "string":
-            # sqlglot splits 'it''s' into two adjacent tokens: the doubled quote is one quote
-            touching = cursor.token.start == cursor.previous_end
-            body += (cursor.text[cursor.token.start] if touching else "") + cursor.token.text
+            body += self._doubled_quote() + cursor.token.text
             cursor.advance()
         return Constant((first.start, cursor.previous_end), "string", body)
+
+    def _doubled_quote(self) -> str:
+        """The quote between two strings that are one: sqlglot splits them there. A raw string has no doubled quotes."""
+        cursor = self.cursor
+        before, end = cursor.tokens[cursor.position - 1], cursor.previous_end
+        touching = cursor.token.start == end and cursor.text[end - 1] == cursor.text[end]
+        return cursor.text[end] if touching and cursor.text[before.start] not in "rR" else ""
 
     def _parenthesis(self) -> Node:
         cursor = self.cursor
         opened = cursor.advance()
+        if cursor.at("*"):
+            cursor.refuse("* in parentheses", "Write it without them.", self._here())
         if cursor.at("SELECT") or cursor.at("WITH"):
             cursor.refuse("a subquery in an expression", "Move it to FROM.", self._here())
         node = self.disjunction()
@@ -316,16 +334,23 @@ class _Expressions:
             assert isinstance(body, Constant)
             kind = {"DATE": "date", "TIMESTAMP_NTZ": "timestamp_ntz"}.get(word, "timestamp")
             return Constant((token.start, body.at[1]), kind, body.text)  # type: ignore[arg-type]
+        if word == "X" and following.kind == "string":  # X '1F', and X"1F"
+            return self._binary_literal()
         if word == "INTERVAL" and (following.kind in ("string", "number") or following.upper == "-"):
             return parse_interval_literal(cursor)
         if word == "CASE":
             return self._case()
-        if word in ("CURRENT_TIMESTAMP", "CURRENT_DATE"):
-            cursor.advance()
-            return Apply(place, word.lower(), (), written="bare")
         if word in RESERVED and not self._names_a_column(word):
             self._no_expression()
         return self._name()
+
+    def _binary_literal(self) -> Node:
+        start = self.cursor.advance().start
+        digits = self._string()
+        assert isinstance(digits, Constant)
+        if not _HEX_DIGITS.fullmatch(digits.text):
+            self.cursor.fail("X takes the digits 0 to 9 and A to F", certain=True)
+        return Constant((start, digits.at[1]), "binary", digits.text)
 
     def _names_a_column(self, word: str) -> bool:
         """True if a reserved word is a column here, as in Spark: `SELECT end, order FROM s`."""

@@ -130,6 +130,10 @@ class LambdaVariable(Expr):
     name: str = field(compare=False)
 
 
+# The variable of the lambda that takes a field of all structs in an array: `xs.field`.
+OF_ALL_STRUCTS = "v_field"
+
+
 @dataclass(frozen=True, slots=True)
 class Lambda(Expr):
     """A function of elements: `params` are the variables of the DuckDB lambda, `body` is the result."""

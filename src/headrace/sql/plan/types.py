@@ -133,11 +133,21 @@ def tightest(left: DataType, right: DataType) -> DataType | None:
     return wider(left, right)
 
 
-def differing_decimals(left: DataType, right: DataType) -> bool:
-    """True if a decimal type stands against another number type where Spark has no common type of elements."""
+def compared(left: DataType, right: DataType) -> DataType | None:
+    """As `wider`, for the two sides of a comparison. Inside of arrays and structs Spark casts no STRING there, and no
+    DECIMAL."""
+    if not isinstance(left, Array | Map | Struct) or not isinstance(right, Array | Map | Struct):
+        return wider(left, right)
+    return None if mixes_decimals(left, right) else tightest(left, right)
+
+
+def mixes_decimals(left: DataType, right: DataType) -> bool:
+    """True if a decimal stands against another type."""
     if isinstance(left, Array) and isinstance(right, Array):
-        return differing_decimals(left.element, right.element)
-    return isinstance(left, Decimal) and isinstance(right, Decimal) and left != right
+        return mixes_decimals(left.element, right.element)
+    if isinstance(left, Struct) and isinstance(right, Struct):
+        return any(mixes_decimals(a.type, b.type) for a, b in zip(left.fields, right.fields, strict=False))
+    return left != right and VOID not in (left, right) and (isinstance(left, Decimal) or isinstance(right, Decimal))
 
 
 def _wider_nested(

@@ -17,7 +17,7 @@ from headrace.sql.functions.evaluation_order import (
     is_null_beside_null,
     try_cast_is_never_null,
 )
-from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, FieldOf, Literal
+from headrace.sql.plan.expr import OF_ALL_STRUCTS, Call, CaseWhen, Cast, Expr, FieldOf, Lambda, LambdaVariable, Literal
 from headrace.sql.plan.limits import check_time
 
 # Names of one expression of Spark.
@@ -189,10 +189,12 @@ def taken_out(expr: Expr) -> Expr | None:
     """The part that an expression takes out of a struct, array or map that is made in the same expression, or None.
     Spark's optimizer makes only that part, so the others are not evaluated."""
     if isinstance(expr, FieldOf):
-        return _field(expr.input, expr.name)
+        return _field(_made(expr.input), expr.name)
+    if isinstance(expr, Call) and expr.name == "transform":
+        return _fields(expr)
     if not (isinstance(expr, Call) and expr.name in ("element", "get")):
         return None
-    made, place = expr.args
+    made, place = _made(expr.args[0]), expr.args[1]
     if not isinstance(made, Call):
         return None
     if made.name == "array" and isinstance(place, Literal) and place.value is not None:
@@ -204,6 +206,34 @@ def taken_out(expr: Expr) -> Expr | None:
         )
         return CaseWhen(expr.type, branches, None, at=expr.at)
     return None
+
+
+def _made(expr: Expr) -> Expr:
+    """What an expression stands for when all parts are taken out of it."""
+    part = taken_out(expr)
+    if part is None and isinstance(expr, Call) and expr.name == "coalesce" and never_null(expr.args[0]):
+        part = expr.args[0]
+    return expr if part is None else _made(part)
+
+
+def _fields(expr: Call) -> Expr | None:
+    """The array of a field of the structs in an array that is made in the same expression: `array(struct(...)).field`.
+    A lambda of the user has other names of variables."""
+    made, function = _made(expr.args[0]), expr.args[1]
+    if not (isinstance(made, Call) and made.name == "array" and made.args):
+        return None
+    if not (isinstance(function, Lambda) and function.params == (OF_ALL_STRUCTS,)):
+        return None
+    field = function.body
+    if not (isinstance(field, FieldOf) and isinstance(field.input, LambdaVariable)):
+        return None
+    return Call(expr.type, "array", tuple(_field_of(arg, field) for arg in made.args), at=expr.at)
+
+
+def _field_of(struct: Expr, field: FieldOf) -> Expr:
+    if isinstance(struct, Literal):
+        return Literal(field.type, None, at=struct.at)
+    return FieldOf(field.type, struct, field.name, at=struct.at)
 
 
 def _field(made: Expr, name: str) -> Expr | None:

@@ -1,3 +1,3 @@
--- error: WRONG_ARGUMENTS
+-- error: UNSUPPORTED_ON_SHARED
 -- at: 1:8
 SELECT transform(tags, 1) FROM s

@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:14
+SELECT id AS größe FROM s

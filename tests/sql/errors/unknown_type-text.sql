@@ -1,0 +1,3 @@
+-- error: UNKNOWN_TYPE
+-- at: 1:19
+SELECT CAST(id AS TEXT) AS t FROM s

@@ -1,0 +1,3 @@
+-- error: WRONG_ARGUMENTS
+-- at: 1:8
+SELECT transform(tags, 1, 2) FROM s
