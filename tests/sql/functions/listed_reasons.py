@@ -168,7 +168,7 @@ def json_texts(text: str) -> list[str]:
     ['to_json(struct(c_1))']
     """
     found = re.finditer(r"\bto_json\(", text)
-    return [match[0] + ",".join(_arguments(text, match.end())) + ")" for match in found]
+    return [match[0] + ",".join(arguments(text, match.end())) + ")" for match in found]
 
 
 def constant_parts(text: str) -> list[str]:
