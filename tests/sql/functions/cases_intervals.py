@@ -132,7 +132,9 @@ _BODIES = (
     "9223372036854.775808", "-9223372036854.775808", "-9223372036854.775809", "9223372036855", "9999999999999.9",
     "12345678901234", "178956970", "178956971", "-178956971", "2147483647", "2147483648", "-2147483648",
     "-2147483649", "1537228672809129302", "768614336404564650", "-768614336404564651", "9223372036854775807",
-    "9223372036854775808", "1-2", "-1-2", "1-02", "1-11", "1-12", "1--2", "178956970-7", "178956970-8",
+    "9223372036854775808", "1537228672988086272", "-1537228672988086272", "3074457345439301632",
+    "-3074457345439301632", "0" * 5000 + "7", "9" * 5000, "1-2", "-1-2", "1-02",
+    "1-11", "1-12", "1--2", "178956970-7", "178956970-8",
     "-178956970-8", "-178956970-9", "178956971-0", "99999999999999999999-1", "0-0", "1-99999999999999999999",
     "1 2", "-1 2", "1  2", "1 23", "1 24", "1\t2", "1 2:3", "1 23:59", "1 24:00", "1 2:60", "1 2:3:4", "-1 2:3:4.5",
     "1 02:03:04.123456789", "1 02:03:04.1234567891", "1 02:03:04.", "1 02:03:60", "1 2:3:4.000000999", "1 2:03",
@@ -149,7 +151,8 @@ EDGES: dict[str, list[Any]] = {
         None, *_BODIES, " ", "x", " 1 ", "\t-1\n", "\x001 2:3\x7f", "\u00a01", "1\u2003", "INTERVAL", "interval '1'",
         "INTERVAL '1 2:3:4' DAY TO  SECOND", "interval\t-'-1 2:3:4.5'\nday to second", "INTERVAL'1' DAY",
         "INTERVAL '1'DAY", "INTERVAL - '1' DAY", "INTERVAL +'1' day", "INTERVAL |'-1' DAY", "INTERVAL '1' DAYS",
-        "INTERVAL 1 DAY", "INTERVAL ' 1' DAY", "INTERVAL \"1\" DAY", " INTERVAL '1' DAY ", "INTERVAL  '1-2' YEAR TO MONTH",
+        "INTERVAL 1 DAY", "INTERVAL ' 1' DAY", "INTERVAL \"1\" DAY", " INTERVAL '1' DAY ",
+        "INTERVAL  '1-2' YEAR TO MONTH",
         "INTERVAL -'-178956970-8' YEAR TO MONTH", "INTERVAL '-178956970-8' YEAR TO MONTH", "\u0131nterval '1' DAY",
         *(f"INTERVAL '{body}' {unit}" for unit in (*_DAY_TIME, *_YEAR_MONTH)
           for body in ("1", "-1.5", "1 2", "1 2:3", "1 2:3:4.5", "2:3", "2:3:4", "-1-2", "999999999")),
@@ -171,18 +174,29 @@ def _casts() -> Iterator[tuple[str, tuple[str, ...], str]]:
                 for word in ("CAST", "TRY_CAST"):
                     yield "cast(DECIMAL -> BIGINT)", (kind,), f"string({word}(a AS INTERVAL {unit}))"
                     # the part that the text does not show
-                    yield "cast(DECIMAL -> BIGINT)", (kind,), f"({word}(a AS INTERVAL {unit}) * 1000 < INTERVAL {_BIG[name]})"
+                    yield (
+                        "cast(DECIMAL -> BIGINT)",
+                        (kind,),
+                        f"({word}(a AS INTERVAL {unit}) * 1000 < INTERVAL {_BIG[name]})",
+                    )
     for kind in ("DECIMAL(38,0)", "DECIMAL(38,18)"):
         for word in ("CAST", "TRY_CAST"):
             yield "cast(DECIMAL -> INT)", (kind,), f"string({word}(a AS INTERVAL MONTH))"
+    day_time = "timestamp_micros(a % 100000000000) - timestamp_micros(0)"
     for target in ("DECIMAL(38,6)", "DECIMAL(10,2)", "DECIMAL(5,0)", "DECIMAL(6,6)", "TINYINT", "SMALLINT", "INT"):
         for word in ("CAST", "TRY_CAST"):
             for unit in _DAY_TIME:
-                yield "cast(BIGINT -> DECIMAL)", ("BIGINT",), f"{word}(CAST(timestamp_micros(0) + (timestamp_micros(a % 100000000000) - timestamp_micros(0)) - timestamp_micros(0) AS INTERVAL {unit}) AS {target})"
+                part = f"CAST({day_time} AS INTERVAL {unit})"
+                yield "cast(BIGINT -> DECIMAL)", ("BIGINT",), f"{word}({part} AS {target})"
             for unit in _YEAR_MONTH:
-                yield "cast(BIGINT -> DECIMAL)", ("INT",), f"{word}(CAST(make_ym_interval(0, a) AS INTERVAL {unit}) AS {target})"
+                part = f"CAST(make_ym_interval(0, a) AS INTERVAL {unit})"
+                yield "cast(BIGINT -> DECIMAL)", ("INT",), f"{word}({part} AS {target})"
     for unit in _DAY_TIME:
-        yield "interval micros(STRING, STRING)", ("TIMESTAMP", "STRING"), f"a + CAST('1' AS INTERVAL DAY) - TRY_CAST(b AS INTERVAL {unit})"
+        yield (
+            "interval micros(STRING, STRING)",
+            ("TIMESTAMP", "STRING"),
+            f"a + CAST('1' AS INTERVAL DAY) - TRY_CAST(b AS INTERVAL {unit})",
+        )
     yield "interval months(STRING, STRING)", ("DATE",), "a + CAST('1-2' AS INTERVAL YEAR TO MONTH)"
     for kind in ("DATE", "TIMESTAMP"):
         for unit in ("DAY", "HOUR TO SECOND", "MONTH"):

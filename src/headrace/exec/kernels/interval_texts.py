@@ -20,6 +20,8 @@ _DIGITS = {"DAY": 9, "HOUR": 10, "MINUTE": 12, "SECOND": 13}  # of the first uni
 _SEPARATORS = {"HOUR": " ", "MINUTE": ":", "SECOND": ":"}
 _BLANK = "".join(map(chr, (*range(33), 127)))
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+_LONGEST = len(str(_LARGEST))
+_SMALLEST_MONTHS = -(2**31)
 
 
 @functools.cache
@@ -49,33 +51,30 @@ def _interval(text: str, unit: str, attempt: bool) -> int | None:
 def _read(text: str, unit: str) -> int | None:
     bare, literal = _patterns(unit)
     if (match := bare.fullmatch(text)) is not None:
-        negative, parts = match[1] == "-", match.groups()[1:]
+        negative, parts = match[1] == "-", list(match.groups()[1:])
     elif (match := literal.fullmatch(text)) is not None:
-        negative, parts = (match[1] == "-") != (match[2] == "-"), match.groups()[2:]
+        negative, parts = (match[1] == "-") != (match[2] == "-"), list(match.groups()[2:])
     else:
         return None
+    fraction = (parts.pop() or "") if unit.endswith("SECOND") else ""
+    counts = [part.lstrip("0") for part in parts]
+    if any(len(count) > _LONGEST for count in counts):  # Python reads no more than 4,300 digits
+        return None
+    sign, numbers = -1 if negative else 1, [int(count or "0") for count in counts]
     if unit in ("YEAR TO MONTH", "YEAR", "MONTH"):
-        return _months([int(part) for part in parts], unit, -1 if negative else 1)
-    fraction = None
-    if unit.endswith("SECOND"):
-        *parts, fraction = parts
-    micros = int((fraction or "").ljust(9, "0")[:6])
-    return _micros([int(part) for part in parts], unit, -1 if negative else 1, micros)
+        return _months(numbers, unit, sign)
+    return _micros(numbers, unit, sign, int(fraction.ljust(6, "0")[:6]))
 
 
 def _months(counts: list[int], unit: str, sign: int) -> int | None:
-    if counts[0] > _LARGEST:
+    if counts[0] > _LARGEST or (len(counts) > 1 and counts[1] > 11):
         return None
-    if unit == "YEAR":
-        months = sign * _wrapped(counts[0] * 12)
-    elif unit == "MONTH":
-        months = sign * counts[0]
-    else:
-        years, rest = counts
-        if rest > 11:
-            return None
-        months = sign * (years * 12 + rest)
-    return months if -(2**31) <= months < 2**31 else None
+    if unit == "YEAR":  # it has its sign only as a number of 32 bits, which wraps around, too
+        months = _wrapped(counts[0] * 12)
+        found = months if sign > 0 or months == _SMALLEST_MONTHS else -months
+        return found if _SMALLEST_MONTHS <= months < -_SMALLEST_MONTHS else None
+    months = sign * (counts[0] if unit == "MONTH" else counts[0] * 12 + counts[1])
+    return months if _SMALLEST_MONTHS <= months < -_SMALLEST_MONTHS else None
 
 
 def _micros(counts: list[int], unit: str, sign: int, fraction: int) -> int | None:
