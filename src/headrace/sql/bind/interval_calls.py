@@ -175,7 +175,7 @@ def cast_to_interval(binder: ExprBinder, expr: Expr, unit: str, at: TextRange, a
     """CAST of a text, of a number, which counts the last unit, of an interval to another unit, and of NULL."""
     shown, advice = f"INTERVAL {unit}".strip(), "Multiply a whole number by an interval, as in 3 * INTERVAL '1' DAY."
     if not unit:
-        binder.unsupported(f"a cast from {expr.type} to {shown}", advice, at)
+        binder.unsupported(f"a cast from {expr.type} to {shown}", "Name a unit, as in INTERVAL DAY TO SECOND.", at)
     wanted = INTERVAL_MONTHS if _last(unit) in ("YEAR", "MONTH") else INTERVAL_MICROS
     kind, size = INT if wanted == INTERVAL_MONTHS else BIGINT, _SIZES[_last(unit)]
     if expr.type == VOID:
@@ -186,7 +186,7 @@ def cast_to_interval(binder: ExprBinder, expr: Expr, unit: str, at: TextRange, a
     if expr.type == wanted:
         return as_interval(_in_whole(binder, expr, unit, at), unit)
     if isinstance(expr.type, Decimal) or (attempt and expr.type in INTEGRAL):
-        return as_interval(_rounded(binder, expr, size, kind, at, attempt), unit)
+        return as_interval(_rounded(binder, expr, size=size, kind=kind, at=at, attempt=attempt), unit)
     if expr.type not in INTEGRAL:
         binder.mismatch(f"{expr.type} cannot be cast to {shown}", advice, at)
     wide = binder.call("*", (binder.coerce(expr, BIGINT), Literal(BIGINT, size, at=at)), at)
