@@ -38,7 +38,8 @@ _CHOSEN = frozenset(
     {"raise_error", "assert_true", "from_json", "to_json", "to_char", "to_varchar", "hmac", "make_dt_interval",
      "make_ym_interval", "interval divided", "interval text", "interval seconds", "time plus interval",
      "time minus time", "time plus make_interval", "time minus make_interval", "time plus try_make_interval",
-     "time minus try_make_interval", "to_number", "try_to_number"}
+     "time minus try_make_interval", "interval micros", "interval months", "try interval micros",
+     "try interval months", "to_number", "try_to_number"}
 )  # fmt: skip
 
 # Last digits may differ: both engines call a mathematics library of their own.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
 
 _STAMPS, _DATES, _READINGS = ("TIMESTAMP", "TIMESTAMP"), ("DATE", "DATE"), ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ")
 _MADE = "make_dt_interval(a, 5, -3, 1.5)"
@@ -117,5 +119,98 @@ _BOUNDS = (
 # With large numbers: DuckDB has no place for Spark's two last dates.
 _BEYOND_DATES = ("0, 0, b, c", "300000, -3600000, 0, b")
 
+_DAY_TIME = (
+    "DAY", "DAY TO HOUR", "DAY TO MINUTE", "DAY TO SECOND", "HOUR", "HOUR TO MINUTE", "HOUR TO SECOND", "MINUTE",
+    "MINUTE TO SECOND", "SECOND",
+)  # fmt: skip
+_YEAR_MONTH = ("YEAR", "YEAR TO MONTH", "MONTH")
+_BIG = {"micros": "36 HOURS", "months": "5 YEARS"}
+_BODIES = (
+    "1", "007", "-1", "+1", "|1", "-|1", "--1", "- 1", "1.5", "-1.5", "-0.5", "+0.000001", "0.0000019", "1.", ".5",
+    "1.1234567890", "1.123456789", "-1.999999999", "59", "60", "23", "24", "1e3", "999999999", "1234567890",
+    "-9999999999", "999999999999", "1000000000000", "9223372036854", "-9223372036854", "9223372036854.775807",
+    "9223372036854.775808", "-9223372036854.775808", "-9223372036854.775809", "9223372036855", "9999999999999.9",
+    "12345678901234", "178956970", "178956971", "-178956971", "2147483647", "2147483648", "-2147483648",
+    "-2147483649", "1537228672809129302", "768614336404564650", "-768614336404564651", "9223372036854775807",
+    "9223372036854775808", "1537228672988086272", "-1537228672988086272", "3074457345439301632",
+    "-3074457345439301632", "0" * 5000 + "7", "9" * 5000, "1-2", "-1-2", "1-02",
+    "1-11", "1-12", "1--2", "178956970-7", "178956970-8",
+    "-178956970-8", "-178956970-9", "178956971-0", "99999999999999999999-1", "0-0", "1-99999999999999999999",
+    "1 2", "-1 2", "1  2", "1 23", "1 24", "1\t2", "1 2:3", "1 23:59", "1 24:00", "1 2:60", "1 2:3:4", "-1 2:3:4.5",
+    "1 02:03:04.123456789", "1 02:03:04.1234567891", "1 02:03:04.", "1 02:03:60", "1 2:3:4.000000999", "1 2:03",
+    "1 2:003", "1T2:03:04", "106751991 04:00:54.775807", "106751991 04:00:54.775808", "-106751991 04:00:54.775808",
+    "-106751991 04:00:54.775809", "106751992 00:00:00", "106751991 5", "106751991 4:01", "999999999 0",
+    "1000000000 0", "2:3", "100:04", "100:4", "02:03:04", "2:3:4.5", "-2:03:04.5", "2562047788:00:54.775807",
+    "2562047788:00:54.775808", "2562047788:0", "2562047788:1", "2562047789:0", "-2562047788:00:54.775808",
+    "99999999999:0", "153722867280:54.775807", "153722867280:54.775808", "-153722867280:54.775808",
+    "153722867281:0", "1000000000000:0", "100:59.9", "100:60", "-0:0.5", "\u0661", "1 day", "",
+)  # fmt: skip
+# The edges of texts of intervals: each body alone, and in a literal of some unit.
+EDGES: dict[str, list[Any]] = {
+    "SMALL STRING  ": [
+        None, *_BODIES, " ", "x", " 1 ", "\t-1\n", "\x001 2:3\x7f", "\u00a01", "1\u2003", "INTERVAL", "interval '1'",
+        "INTERVAL '1 2:3:4' DAY TO  SECOND", "interval\t-'-1 2:3:4.5'\nday to second", "INTERVAL'1' DAY",
+        "INTERVAL '1'DAY", "INTERVAL - '1' DAY", "INTERVAL +'1' day", "INTERVAL |'-1' DAY", "INTERVAL '1' DAYS",
+        "INTERVAL 1 DAY", "INTERVAL ' 1' DAY", "INTERVAL \"1\" DAY", " INTERVAL '1' DAY ",
+        "INTERVAL  '1-2' YEAR TO MONTH",
+        "INTERVAL -'-178956970-8' YEAR TO MONTH", "INTERVAL '-178956970-8' YEAR TO MONTH", "\u0131nterval '1' DAY",
+        *(f"INTERVAL '{body}' {unit}" for unit in (*_DAY_TIME, *_YEAR_MONTH)
+          for body in ("1", "-1.5", "1 2", "1 2:3", "1 2:3:4.5", "2:3", "2:3:4", "-1-2", "999999999")),
+    ],
+    "DECIMAL(23,17)": [None, *map(Decimal, (
+        "0", "0.5", "-0.5", "0.0000005", "-0.0000005", "0.00000049999999999", "0.125", "0.04166666666666667",
+        "0.04166666666666666", "999999.99999999999999999", "-1.00000578703703703",
+    ))],
+}  # fmt: skip
+
+
+def _casts() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Casts of texts and decimals to intervals, and of intervals to numbers."""
+    for units, name in ((_DAY_TIME, "micros"), (_YEAR_MONTH, "months")):
+        for unit in units:
+            yield f"interval {name}(STRING, STRING)", ("SMALL STRING  ",), f"string(CAST(a AS INTERVAL {unit}))"
+            yield f"try interval {name}(STRING, STRING)", ("SMALL STRING  ",), f"string(TRY_CAST(a AS INTERVAL {unit}))"
+            for kind in ("DECIMAL(10,2)", "DECIMAL(5,1)", "DECIMAL(3,0)", "DECIMAL(18,6)", "DECIMAL(23,17)", "BIGINT"):
+                for word in ("CAST", "TRY_CAST"):
+                    yield "cast(DECIMAL -> BIGINT)", (kind,), f"string({word}(a AS INTERVAL {unit}))"
+                    # the part that the text does not show
+                    yield (
+                        "cast(DECIMAL -> BIGINT)",
+                        (kind,),
+                        f"({word}(a AS INTERVAL {unit}) * 1000 < INTERVAL {_BIG[name]})",
+                    )
+    for kind in ("DECIMAL(38,0)", "DECIMAL(38,18)"):
+        for word in ("CAST", "TRY_CAST"):
+            yield "cast(DECIMAL -> INT)", (kind,), f"string({word}(a AS INTERVAL MONTH))"
+    day_time = "timestamp_micros(a % 100000000000) - timestamp_micros(0)"
+    for target in ("DECIMAL(38,6)", "DECIMAL(10,2)", "DECIMAL(5,0)", "DECIMAL(6,6)", "TINYINT", "SMALLINT", "INT"):
+        for word in ("CAST", "TRY_CAST"):
+            for unit in _DAY_TIME:
+                part = f"CAST({day_time} AS INTERVAL {unit})"
+                yield "cast(BIGINT -> DECIMAL)", ("BIGINT",), f"{word}({part} AS {target})"
+            for unit in _YEAR_MONTH:
+                part = f"CAST(make_ym_interval(0, a) AS INTERVAL {unit})"
+                yield "cast(BIGINT -> DECIMAL)", ("INT",), f"{word}({part} AS {target})"
+    for unit in _DAY_TIME:
+        yield (
+            "interval micros(STRING, STRING)",
+            ("TIMESTAMP", "STRING"),
+            f"a + CAST('1' AS INTERVAL DAY) - TRY_CAST(b AS INTERVAL {unit})",
+        )
+    yield "interval months(STRING, STRING)", ("DATE",), "a + CAST('1-2' AS INTERVAL YEAR TO MONTH)"
+    for kind in ("DATE", "TIMESTAMP"):
+        for unit in ("DAY", "HOUR TO SECOND", "MONTH"):
+            yield "cast(BIGINT -> INT)", (kind,), f"a + CAST(NULL AS INTERVAL {unit})"
+            yield "cast(BIGINT -> INT)", (kind,), f"string(TRY_CAST(NULL AS INTERVAL {unit}))"
+    for expression in ("CAST(1.75BD AS INTERVAL DAY)", "CAST(CAST(1.75BD AS INTERVAL DAY) AS INTERVAL HOUR)"):
+        yield "cast(DECIMAL -> BIGINT)", ("DATE",), f"a + {expression}"
+        yield "cast(DECIMAL -> BIGINT)", ("TIMESTAMP",), f"a + {expression}"
+
+
 # The entry, the types of the columns a, b, ..., and the expression.
-CASES: list[tuple[str, tuple[str, ...], str]] = [*_cases(), *_under_their_own_names(), *_calendar_intervals()]
+CASES: list[tuple[str, tuple[str, ...], str]] = [
+    *_cases(),
+    *_under_their_own_names(),
+    *_calendar_intervals(),
+    *_casts(),
+]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.model.schema import Array, DataType, Map, Struct, parse_type
-from tests.sql.functions import cases_documents, cases_times
+from tests.sql.functions import cases_documents, cases_intervals, cases_times
 
 NAN, INF = float("nan"), float("inf")
 
@@ -69,6 +69,7 @@ VALUES["SMALL INT"] = [None, 0, 1, -1, 3, -2, 31, -365, 1000]
 
 VALUES.update(cases_times.EDGES)
 VALUES.update(cases_documents.EDGES)
+VALUES.update(cases_intervals.EDGES)
 
 _DECIMALS: dict[str, list[str]] = {
     "DECIMAL(10,2)": ["0.00", "0.01", "-0.01", "1.25", "2.50", "-2.50", "2.55", "99999999.99", "-99999999.99"],

@@ -116,8 +116,10 @@ Known limits:
   last. `json_tuple` also reads NaN and infinities. `to_json` takes decimals with up to 6 digits after the point, and
   maps whose keys are STRING, BOOLEAN or whole numbers. `schema_of_json` takes a literal.
 - `to_char` and `to_varchar` take times and BINARY, not numbers. The digits of `bround` are a literal from 0 to 5.
-- An interval is multiplied and divided by whole numbers only. Vectors are computed in DOUBLE, so the last digit of a
-  FLOAT may differ.
+- An interval is multiplied and divided by whole numbers only. A decimal that is cast to an interval has at most 23
+  digits for days, 24 for hours, 26 for minutes, 27 for seconds and 32 for years: Spark rounds longer ones twice. There
+  is no cast to INTERVAL without a unit.
+- Vectors are computed in DOUBLE, so the last digit of a FLOAT may differ.
 - The delimiters of `str_to_map` are literals without the special characters of patterns.
 - `array_sort` with a comparator is refused, and so are casts of maps that may make two keys equal.
 """
@@ -151,10 +153,13 @@ def functions_page() -> str:
         "",
         "`CASE`, `IF`, `IFNULL`, `NVL`, `NVL2`, `BETWEEN`, `EXTRACT` and `date_part` are translated to these. A time",
         "minus an interval is the time plus the negative interval. The difference of two times is an interval: it can",
-        "be compared, added, multiplied, divided, cast to STRING, to another unit and to a whole number of its last",
-        "unit (`CAST(t2 - t1 AS BIGINT)` are seconds) and taken apart by EXTRACT, but not be an output column.",
+        "be compared, added, multiplied, divided, cast to STRING, to another unit and to a whole number or decimal of",
+        "its last unit (`CAST(t2 - t1 AS BIGINT)` are seconds) and taken apart by EXTRACT, but not be an output",
+        "column. Whole numbers, decimals, texts and NULL are cast to intervals, as in",
+        "`CAST('1 02:03:04.5' AS INTERVAL DAY TO SECOND)`.",
         "`interval divided`, `interval text`, `interval seconds`, `time minus time` and `time plus interval`",
-        "do that. `make_interval` and `try_make_interval` are allowed only where they are added to a time or",
+        "do that; `interval micros`, `interval months`, `try interval micros` and `try interval months` read texts.",
+        "`make_interval` and `try_make_interval` are allowed only where they are added to a time or",
         "subtracted from one: `time plus make_interval` and the like. `equal_null`, `nullifzero`,",
         "`zeroifnull`, `schema_of_json` and the generator `json_tuple` are translated, too. So are",
         "`decode(value, search, result, ..., default)`, `concat_ws` of arrays, `unix_timestamp()`, `<<`, `>>`",

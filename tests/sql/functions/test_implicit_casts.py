@@ -66,6 +66,14 @@ TEXTS = (
     "INTERVAL 24 HOURS + y", "y + INTERVAL 1 DAY", "struct(m['x'])", "array(r)['g']", "array(r, r)['h'].k",
     "s IS NOT DISTINCT FROM w", "try_add(s, 1)", "try_divide(s, 2)", "try_subtract(1, s)", "try_mod(s, i)",
     "try_multiply(s, 2.5D)", "try_add(w, i)",
+    "CAST(CAST(w AS INTERVAL DAY) AS STRING)", "CAST(TRY_CAST(s AS INTERVAL YEAR) AS STRING)",
+    "t + CAST('1 02:03:04.5' AS INTERVAL DAY TO SECOND)", "t - TRY_CAST(s AS INTERVAL HOUR)",
+    "y + CAST('-1-2' AS INTERVAL YEAR TO MONTH)", "t + CAST(p AS INTERVAL SECOND)", "y + CAST(p AS INTERVAL MONTH)",
+    "CAST(t - u AS DECIMAL(20, 6))", "TRY_CAST(t - u AS TINYINT)", "TRY_CAST(t - u AS DECIMAL(4, 1))",
+    "t + TRY_CAST(l AS INTERVAL DAY)", "y + TRY_CAST(i AS INTERVAL MONTH)", "t + CAST(NULL AS INTERVAL DAY)",
+    "t - u > CAST(NULL AS INTERVAL DAY TO SECOND)", "y - CAST(NULL AS INTERVAL YEAR TO MONTH)",
+    "CAST(CAST(NULL AS INTERVAL HOUR) AS STRING)", "CAST(TRY_CAST(NULL AS INTERVAL MONTH) AS INT)",
+    "CASE WHEN b THEN t - u ELSE CAST(NULL AS INTERVAL DAY TO SECOND) END > INTERVAL 1 DAY",
 )  # fmt: skip
 # Spark refuses these.
 REFUSED = (
@@ -78,10 +86,11 @@ REFUSED = (
 )  # fmt: skip
 # Spark takes these: they go to another host.
 ONLY_SPARK = (
-    "CAST(s AS INTERVAL DAY)", "instr(s, 'a', 1)", "instr(s, 'a', 1, 2)", "format_number(d, '#,###.00')",
+    "CAST(NULL AS INTERVAL)", "CAST(s AS INTERVAL)", "CAST(CAST(p AS DECIMAL(38, 18)) AS INTERVAL DAY)",
+    "instr(s, 'a', 1)", "instr(s, 'a', 1, 2)", "format_number(d, '#,###.00')",
     "ceil(p, 1)", "floor(d, 1)", "trim(x)", "lpad(x, 3)", "to_json(r, map('ignoreNullFields', 'false'))",
-    "make_timestamp(y)", "concat_ws('-')", "format_string('a')", "CAST('1' AS INTERVAL DAY)",
-    "CAST(t - u AS DECIMAL(20, 6))", "size(NULL)", "from_json(s, '{\"type\":\"struct\",\"fields\":[]}')",
+    "make_timestamp(y)", "concat_ws('-')", "format_string('a')",
+    "size(NULL)", "from_json(s, '{\"type\":\"struct\",\"fields\":[]}')",
     "schema_of_json('[{\"col\":01}]', map('allowNumericLeadingZeros', 'true'))", "NOT w", "array_max(NULL)",
     "sequence(i, w)", "sequence(1, NULL)", "y + NULL", "n[NULL]", "array_join(NULL, ',')", "s + INTERVAL 1 DAY",
     "t - NULL > INTERVAL 1 DAY", "arrays_zip(n, NULL)", "months_between(t, u, s)",

@@ -77,6 +77,7 @@ def test_slow_kernels_are_known_by_name() -> None:
         ("SELECT sha2(upper(soundex(k)), 512) AS r FROM s", ["sha2(upper(soundex(k)), 512)", "soundex(k)"]),
         ("SELECT sha2(k, 256) AS r FROM s", []),
         ("SELECT CAST(ts AS DECIMAL(20,2)) AS r FROM s", []),
+        ("SELECT ts + CAST(k AS INTERVAL DAY) AS r FROM s", ["interval micros(k, 'DAY')"]),
         ("SELECT max(soundex(k)) AS r FROM s GROUP BY window(ts, '1 minute')", ["soundex(k)"]),
     ],
 )

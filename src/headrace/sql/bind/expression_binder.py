@@ -272,7 +272,7 @@ class ExprBinder:
         if expr.type == VOID:  # raise_error is a call without a type
             return Literal(target, None, at=at) if isinstance(expr, Literal) else Cast(target, expr, attempt, at=at)
         if expr.type in (INTERVAL_MICROS, INTERVAL_MONTHS):
-            return cast_interval(self, expr, target, at)
+            return cast_interval(self, expr, target=target, at=at, attempt=attempt)
         if (
             isinstance(expr, Literal)
             and not attempt

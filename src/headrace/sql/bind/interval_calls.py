@@ -6,6 +6,7 @@ takes off its type, and `as_interval` puts it back on, so the functions and oper
 
 from __future__ import annotations
 
+import decimal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from headrace.sql.bind.literals import timestamp
 from headrace.sql.functions.interval_functions import MAKERS
 from headrace.sql.parse.syntax import Apply, TextRange
 from headrace.sql.plan.expr import Call, CaseWhen, Cast, Expr, Literal
-from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, Interval, type_class
+from headrace.sql.plan.types import INTEGRAL, INTERVAL_MICROS, INTERVAL_MONTHS, VOID, Interval, as_decimal, type_class
 
 if TYPE_CHECKING:
     from headrace.sql.bind.expression_binder import ExprBinder
@@ -27,6 +28,8 @@ _UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
 _SIZES = {
     "DAY": _DAY, "HOUR": _MICROS["hour"], "MINUTE": _MICROS["minute"], "SECOND": 1_000_000, "MONTH": 1, "YEAR": 12,
 }  # fmt: skip
+_WIDEST = Decimal(20, 0)  # as which Spark takes a BIGINT
+_EXACT_DIGITS = 34  # Spark rounds a product to so many digits before it rounds it to whole numbers
 
 
 def is_computed(expr: Expr) -> bool:
@@ -144,20 +147,21 @@ def bind_interval_part(binder: ExprBinder, part: str, interval: Expr, at: TextRa
     return binder.cast(*found, at, False)
 
 
-def cast_interval(binder: ExprBinder, interval: Expr, target: DataType, at: TextRange) -> Expr:
-    """CAST of an interval to STRING, to a whole number or to another unit."""
+def cast_interval(binder: ExprBinder, interval: Expr, target: DataType, at: TextRange, attempt: bool) -> Expr:
+    """CAST of an interval to STRING, to a whole number or to a decimal."""
     unit = unit_of(interval)
     if target == STRING and unit:
         number = binder.coerce(number_of(binder, interval), BIGINT)
         return binder.call("interval text", (number, Literal(STRING, unit, at=at)), at)
-    if target in INTEGRAL and unit:
+    if (target in INTEGRAL or isinstance(target, Decimal)) and unit:
         number = binder.coerce(number_of(binder, interval), BIGINT)
         size = _SIZES[_last(unit)]
-        if size > 1:
+        if isinstance(target, Decimal) and _last(unit) == "SECOND":
+            micro = Literal(Decimal(6, 6), decimal.Decimal("0.000001"), at=at)
+            number = binder.call("*", (binder.coerce(number, _WIDEST), micro), at)
+        elif size > 1:
             number = binder.call("div", (number, Literal(BIGINT, size, at=at)), at)
-        return binder.cast(number, target, at, False)
-    if isinstance(target, Decimal):
-        binder.unsupported(f"a cast from an interval to {target}", "Cast it to BIGINT, or use EXTRACT.", at)
+        return binder.cast(number, target, at, attempt)
     binder.mismatch(
         f"an interval cannot be cast to {target}", "Use EXTRACT, timestampdiff, or add it to a date or timestamp.", at
     )
@@ -168,23 +172,50 @@ def _last(unit: str) -> str:
 
 
 def cast_to_interval(binder: ExprBinder, expr: Expr, unit: str, at: TextRange, attempt: bool) -> Expr:
-    """CAST of a whole number, which counts the last unit, and of an interval to another unit."""
-    whole = expr.type in INTEGRAL
+    """CAST of a text, of a number, which counts the last unit, of an interval to another unit, and of NULL."""
     shown, advice = f"INTERVAL {unit}".strip(), "Multiply a whole number by an interval, as in 3 * INTERVAL '1' DAY."
-    if attempt or not unit or expr.type == STRING or isinstance(expr.type, Decimal):
-        binder.unsupported(f"a cast from {expr.type} to {shown}", advice, at)
+    if not unit:
+        binder.unsupported(f"a cast from {expr.type} to {shown}", "Name a unit, as in INTERVAL DAY TO SECOND.", at)
     wanted = INTERVAL_MONTHS if _last(unit) in ("YEAR", "MONTH") else INTERVAL_MICROS
-    size = _SIZES[_last(unit)]
+    kind, size = INT if wanted == INTERVAL_MONTHS else BIGINT, _SIZES[_last(unit)]
+    if expr.type == VOID:
+        return as_interval(Cast(kind, expr, attempt, at=at), unit)
+    if expr.type == STRING:
+        name = f"{'try ' if attempt else ''}interval {'months' if kind == INT else 'micros'}"
+        return as_interval(binder.call(name, (expr, Literal(STRING, unit, at=at)), at), unit)
     if expr.type == wanted:
-        number = number_of(binder, expr)
-        if size > 1 and unit != "SECOND" and not unit.endswith(" SECOND"):  # fractions of a second stay
-            below = binder.call("%", (number, Literal(number.type, size, at=at)), at)
-            number = binder.call("-", (number, below), at)
-        return as_interval(number, unit)
-    if not whole:
+        return as_interval(_in_whole(binder, expr, unit, at), unit)
+    if isinstance(expr.type, Decimal) or (attempt and expr.type in INTEGRAL):
+        return as_interval(_rounded(binder, expr, size=size, kind=kind, at=at, attempt=attempt), unit)
+    if expr.type not in INTEGRAL:
         binder.mismatch(f"{expr.type} cannot be cast to {shown}", advice, at)
     wide = binder.call("*", (binder.coerce(expr, BIGINT), Literal(BIGINT, size, at=at)), at)
-    return as_interval(wide if wanted == INTERVAL_MICROS else binder.cast(wide, INT, at, False), unit)
+    return as_interval(wide if kind == BIGINT else binder.cast(wide, INT, at, False), unit)
+
+
+def _in_whole(binder: ExprBinder, interval: Expr, unit: str, at: TextRange) -> Expr:
+    """The number of an interval without what is less than its new last unit. Fractions of a second stay."""
+    number, size = number_of(binder, interval), _SIZES[_last(unit)]
+    if size == 1 or _last(unit) == "SECOND" or unit_of(interval) == unit:
+        return number
+    below = binder.call("%", (number, Literal(number.type, size, at=at)), at)
+    return binder.call("-", (number, below), at)
+
+
+def _rounded(binder: ExprBinder, expr: Expr, size: int, kind: DataType, at: TextRange, attempt: bool) -> Expr:
+    """A decimal or whole number times `size`, rounded half up."""
+    held = as_decimal(expr.type)
+    assert held is not None
+    product = binder.coerce(expr, held)
+    if size > 1:
+        digits = len(str(size))
+        if held.precision + digits > _EXACT_DIGITS:
+            binder.unsupported(f"a cast from {expr.type} to an interval", "Cast it to DECIMAL(18, 6) first.", at)
+        factor = Literal(Decimal(digits, 0), decimal.Decimal(size), at=at)
+        product = binder.call("*", (product, factor), at)
+    assert isinstance(product.type, Decimal)
+    whole = Decimal(min(38, product.type.precision - product.type.scale + 1), 0)
+    return binder.cast(binder.cast(product, whole, at, False), kind, at, attempt)
 
 
 def bind_maker(binder: ExprBinder, name: str, args: list[Expr], node: Apply) -> Expr | None:

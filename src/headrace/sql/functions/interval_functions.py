@@ -1,4 +1,4 @@
-"""Functions that make, divide and write intervals. An interval is a number here: microseconds or months.
+"""Functions that make, divide, read and write intervals. An interval is a number here: microseconds or months.
 
 Names with a blank cannot be written by a user: `headrace.sql.bind.interval_calls` and `calendar_intervals` call those.
 """
@@ -118,8 +118,24 @@ def _sum_with(flags: str) -> Callable[[Sequence[str], Sequence[DataType], DataTy
     return lambda args, kinds, result: _sum(args, result, flags)
 
 
+def _texts() -> list[Overload]:
+    """The months or microseconds of a text. The second argument is the unit."""
+    two = ("STRING", "STRING")
+    return [
+        overload
+        for kind, name, sql in ((BIGINT, "micros", "{}"), (INT, "months", "CAST({} AS INTEGER)"))
+        for overload in (
+            Overload(
+                f"interval {name}", two, kind, sql.format("hr_interval({0}, {1}, FALSE)"), throws=True, constant=(1,)
+            ),
+            Overload(f"try interval {name}", two, kind, sql.format("hr_interval({0}, {1}, TRUE)"), constant=(1,)),
+        )
+    ]
+
+
 OVERLOADS: tuple[Overload, ...] = (
     *_sums(),
+    *_texts(),
     Overload("make_dt_interval", ("INT", "INT", "INT", "DECIMAL"), BIGINT, _MADE, throws=True),
     Overload("make_ym_interval", ("INT", "INT"), INT, "CAST({0}::HUGEINT * 12 + {1}::HUGEINT AS INTEGER)", throws=True),
     Overload(
