@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bridge.packs import LARGE_FROM, PACK_BYTES, PackEntry, packs, unpack
+from headrace.bridge.packs import FREE_BYTES, LARGE_FROM, PACK_BYTES, PackEntry, packs, unpack
 from headrace.errors import InternalError, StateUnavailable
 
 
@@ -82,15 +82,38 @@ def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytes
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_gone_or_cut_is_an_error(tmp_path: Path) -> None:
-    (message,) = packs(entries(10, LARGE_FROM), str(tmp_path))
+def damaged(data: bytes) -> list[bytes]:
+    chances = random.Random(len(data))
+    flipped = bytearray(data)
+    flipped[chances.randrange(len(data))] ^= 1 << chances.randrange(8)
+    return [bytes(flipped), data[:-1], data + b"\0", b"", data[:4096] + bytes(4096) + data[8192:]]
+
+
+@pytest.mark.parametrize("size", [LARGE_FROM, LARGE_FROM + 3])
+def test_a_file_that_is_gone_or_damaged_is_an_error(size: int, tmp_path: Path) -> None:
+    given = entries(10, size)
+    (message,) = packs(given, str(tmp_path))
     (file,) = tmp_path.iterdir()
-    os.truncate(file, file.stat().st_size - 1)
-    with pytest.raises(InternalError, match="bytes instead of"):
-        list(unpack(message))
+    written = file.read_bytes()
+    for wrong in damaged(written):
+        file.write_bytes(wrong)
+        with pytest.raises(StateUnavailable):
+            list(unpack(message))
+    file.write_bytes(written)
+    assert list(unpack(message)) == given
     file.unlink()
     with pytest.raises(StateUnavailable):
         list(unpack(message))
+
+
+def test_files_leave_room_on_an_almost_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state of the same epoch needs that room."""
+    given, disk = entries(10, LARGE_FROM), os.statvfs(tmp_path)
+    for free, files in ((FREE_BYTES, 0), (FREE_BYTES + 11 * LARGE_FROM, 1)):
+        found = os.statvfs_result([*disk[:4], free // disk.f_frsize, *disk[5:]])
+        monkeypatch.setattr(os, "statvfs", lambda _, found=found: found)
+        assert (list(packs(given, str(tmp_path))) == list(packs(given))) == (not files)
+        assert len(list(tmp_path.iterdir())) == files
 
 
 def test_the_same_entries_are_the_same_bytes() -> None:

@@ -29,6 +29,7 @@ from headrace.formats.framing import first_record
 from headrace.formats.native import write_rows
 from headrace.model.schema import Field, Schema, parse_type
 from headrace.ring0.pieces import pieces
+from headrace.ring0.record_cells import RecordCells
 from headrace.sources.source_kind import RawChunk
 from tests.formats import oracle
 from tests.formats.memory import Peak
@@ -226,8 +227,8 @@ def check_large(case: Case) -> str:
         begin = fmt.preamble(data, True, True).passed
     except HeadraceError:
         return "refused"
-    records = 0
-    for piece in pieces(fmt, RawChunk("o", begin, memoryview(data)[begin:]), len(case.schema)):
+    records, cells = 0, RecordCells.of(field.type for field in case.schema)
+    for piece in pieces(fmt, RawChunk("o", begin, memoryview(data)[begin:]), cells):
         found = fmt.decode(piece.data, range(len(case.schema)), piece.origin, piece.offset)
         records += found.rows + int((found.bad.rows < 0).sum()) + len(found.bad.extra)
     index = fmt.index(memoryview(data)[begin:], (), "o", begin)

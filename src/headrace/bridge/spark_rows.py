@@ -5,8 +5,8 @@ driver as Arrow IPC inside a message. More are written as Parquet files to the s
 Spark reads in parallel and without Python. Where a task does not see that directory (a cluster whose machines do not
 mount the state directory), all rows travel inside messages.
 
-A file belongs to one attempt of one epoch. The driver deletes the directory's files after every epoch, so nothing here
-outlives the epoch that made it.
+A file belongs to one attempt of one epoch. The driver deletes the directory's files after every epoch, when a query
+begins and is stopped, and when the hub is opened, because a killed process may have left some. Savepoints have none.
 """
 
 from __future__ import annotations
@@ -75,11 +75,13 @@ def stage_rows(instance: int, table: pa.Table, directory: str) -> list[RowsForSp
 
 
 def clear_staging(stream_directory: Path) -> None:
-    """Delete the staged files of a stream. None is needed after its epoch, or when that is run again."""
+    """Delete the staged files of a stream. None is needed after its epoch, or when that is run again. Raises
+    StateUnavailable."""
     directory = stream_directory / STAGING
-    if directory.is_dir():
-        for path in directory.iterdir():
-            path.unlink(missing_ok=True)
+    with state_errors(directory):
+        if directory.is_dir():
+            for path in directory.iterdir():
+                path.unlink(missing_ok=True)
 
 
 def open_staging(stream_directory: Path) -> None:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import OutOfMemory, TooManyValues, ValueTooLarge
 from headrace.exec import duck
-from headrace.model.program import Growth, Meaning
+from headrace.model.program import Growth, Meaning, Ring0Program
 
 # docs/sql.md states these limits: bytes of one value, and of all values of one row.
 MAX_VALUE = 16 * 1024 * 1024
@@ -70,6 +70,13 @@ def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) 
             limit=MAX_ROW,
         )
     return _cut(table, rows)
+
+
+def pieces_of(program: Ring0Program, meaning: Meaning, rows: pa.Table) -> list[pa.Table]:
+    """`rows` in the pieces over which the first step of `program` runs. What evaluates a part of it runs over them,
+    too."""
+    growth = program.generators[0].growth if program.generators else program.growth
+    return in_pieces(growth, meaning, "rows", rows)
 
 
 def _parts(table: pa.Table) -> list[pa.Table]:

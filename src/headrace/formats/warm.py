@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 from headrace.formats import FORMATS
 from headrace.formats.format_kind import Format
+from headrace.formats.index import view_of
+from headrace.formats.kernels import scan_json
 from headrace.formats.kernels.jit import kernel_directory
 from headrace.model.schema import Field, Schema, parse_type
 
@@ -37,6 +39,7 @@ def ready() -> None:
     for name, types in (("json", _SCALARS + _NESTED), ("csv", _SCALARS)):
         schema = schema_of(types)
         warm_up(FORMATS[name].make(schema, {}), range(len(schema)))
+    scan_json.count_items(view_of(b"{}"), False)
     (kernel_directory() / _READY).touch()
 
 

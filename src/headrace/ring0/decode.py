@@ -24,6 +24,7 @@ from headrace.model.plan_version import PlanVersion
 from headrace.ring0.batch import to_rows
 from headrace.ring0.computed import evaluate
 from headrace.ring0.projection import projection_of
+from headrace.ring0.record_cells import RecordCells
 from headrace.ring0.record_places import RecordPlaces
 from headrace.ring0.validity import policy_of
 from headrace.sources.source_kind import RawChunk
@@ -70,13 +71,13 @@ class Decoder:
         self._filters, self._meaning = projection.filters, projection.meaning
         self._late = projection.selective
         self._permissive = policy_of(plan.stream) == "permissive"
-        self._layout = projection.layout
+        self._layout, self._cells = projection.layout, projection.cells
         self.places = RecordPlaces() if any(p.program.ring0.fallible for p in plan.pipelines) else None
 
     @property
-    def columns(self) -> int:
-        """How many columns are decoded."""
-        return len(self._wanted)
+    def cells(self) -> RecordCells:
+        """The values that are decoded of a record."""
+        return self._cells
 
     def decode(self, chunk: RawChunk) -> Batch:
         """Decode one chunk. Raises only errors that concern the whole stream."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.base.python_values import python_value
 from headrace.errors import EvaluationFailed
 from headrace.exec.failures import coded
+from headrace.exec.sizing import pieces_of
 from headrace.exec.trying import first_failing
 from headrace.model.program import FallibleExpression, PipelineProgram
 from headrace.model.schema import Schema, field_at
@@ -42,12 +43,14 @@ def explained(
     failure = coded(problem)
     if not isinstance(failure, EvaluationFailed) or "expression" in failure.params:
         return problem
+    pieces = pieces_of(program.ring0, program.meaning, rows)
     for candidate in program.ring0.fallible:
-        row = first_failing(program.meaning, candidate.sql, rows)
-        if row is not None:
-            return _failure(
-                failure=failure, candidate=candidate, schema=schema, row=rows.slice(row, 1), place_of=place_of
-            )
+        for piece in pieces:
+            row = first_failing(program.meaning, candidate.sql, piece)
+            if row is not None:
+                return _failure(
+                    failure=failure, candidate=candidate, schema=schema, row=piece.slice(row, 1), place_of=place_of
+                )
     return problem
 
 

@@ -13,8 +13,9 @@ from headrace.formats.format_kind import Format
 from headrace.model.definitions import ComputedColumn
 from headrace.model.plan_version import PlanVersion
 from headrace.model.program import Meaning
-from headrace.model.schema import View
+from headrace.model.schema import View, field_at
 from headrace.ring0.located import RecordLayout
+from headrace.ring0.record_cells import RecordCells
 
 # With many filters nearly every row passes one of them, and looking for the others costs as much as it saves.
 MAX_FILTERS = 4
@@ -27,7 +28,8 @@ class Projection:
 
     `first` are the columns that filters read, and the event time. If `selective`, they are parsed first, and the other
     columns only for rows that some filter keeps. Both lists have the columns that computed columns read. `computed` are
-    the wanted computed columns. `families` are the instances that share a pass.
+    the wanted computed columns. `families` are the instances that share a pass. `cells` are the values of a record in
+    the wanted columns.
     """
 
     format: Format
@@ -39,6 +41,7 @@ class Projection:
     selective: bool
     families: tuple[tuple[int, ...], ...]
     layout: RecordLayout
+    cells: RecordCells
 
     @staticmethod
     def build(plan: PlanVersion) -> Projection:
@@ -64,6 +67,7 @@ class Projection:
             selective=all_filter and len(filters) <= MAX_FILTERS and len(first) < len(wanted),
             families=tuple(plan.families),
             layout=RecordLayout(stream),
+            cells=RecordCells.of(field_at(stream.schema, column).type for column in wanted),
         )
 
 

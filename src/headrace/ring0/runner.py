@@ -26,7 +26,7 @@ from headrace.exec.aggregates import (
     schema_of,
 )
 from headrace.exec.generate import made_rows, over_made_rows
-from headrace.exec.sizing import in_pieces, require_list_limit, require_memory
+from headrace.exec.sizing import in_pieces, pieces_of, require_list_limit, require_memory
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.model.program import Ring0Program
 from headrace.ring0.copying import project
@@ -146,8 +146,12 @@ class Runner:
         """Write the late rows of the stream to the sink for them, if there are any."""
         late = self.pipeline.late
         if count and late is not None and self.watermark is not None:
-            table = late_rows(late.outputs, ring0, self.pipeline.program.meaning, rows, watermark=self.watermark)
-            self._write(late.sink, table)
+            meaning = self.pipeline.program.meaning
+            found = [
+                late_rows(late.outputs, ring0, meaning, piece, watermark=self.watermark)
+                for piece in pieces_of(ring0, meaning, rows)
+            ]
+            self._write(late.sink, pa.concat_tables(found))
 
     def end_of_input(self, nothing: pa.Table) -> None:
         """Add the row of a global aggregate over no input, as Spark has it. `nothing` is an empty batch."""

@@ -115,7 +115,7 @@ class _Task:
         self.bad.update(chunk.left_out)
         if chunk.left_out and not chunk.data:
             return
-        for piece in pieces(decoder.format, chunk, decoder.columns):
+        for piece in pieces(decoder.format, chunk, decoder.cells):
             batch = decoder.decode(piece)
             if piece.packed is not None and len(piece.packed) > batch.records:  # only white space, or a comment
                 self.bad[NO_RECORD] += len(piece.packed) - batch.records

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.base.durable import fsync, private_directory
+from headrace.bridge.spark_rows import clear_staging
 from headrace.control.barrier import BarrierAligner
 from headrace.control.signals import SAVEPOINT, Barrier, Signal
 from headrace.errors import AlreadyExists, MissingInput, SavepointTimeout, UnwritablePath
@@ -152,6 +153,7 @@ def collect(half: Path, name: str, catalog: Catalog, sources: Sequence[Source], 
     """Copy paused streams to `half`. `finish` turns that directory into the savepoint."""
     for directory, cut in sources:
         copy_tree(directory, half / "streams" / cut.directory)
+        clear_staging(half / "streams" / cut.directory)  # a task that was cancelled may have left files
     CatalogFile(half, vault).save(_part_of(catalog, {cut.stream for _, cut in sources}))
     facts = Savepoint(FORMAT, name, time.time(), tuple(cut for _, cut in sources))
     store(half / "savepoint.json", facts)

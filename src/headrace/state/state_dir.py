@@ -13,9 +13,9 @@
     streams/<name>/                 one stream: plans/, progress.json, applied.json, signals.json, source/, checkpoint/
     savepoints/<name>/              a copy of streams (`headrace.state.savepoints`)
 
-It may be on any path that all machines mount. Only the owner and its planning processes write here; tasks do not.
-Directories have mode 0700 and files 0600. Spark's files below `checkpoint` have the modes that Spark gives them, inside
-a directory that only the owner can enter.
+It may be on any path that all machines mount. Only the owner and its planning processes write here, and, if all run on
+one machine, tasks (`headrace.bridge.packs`, `headrace.bridge.spark_rows`). Directories have mode 0700 and files 0600.
+Spark's files below `checkpoint` have the modes that Spark gives them, inside a directory that only the owner can enter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from headrace.base.durable import durable_directory, state_errors, write_atomic
-from headrace.errors import BadOption, StateDamaged, StateInUse, StateTooNew, UnwritablePath
+from headrace.bridge.spark_rows import clear_staging
+from headrace.errors import BadOption, ExternalError, StateDamaged, StateInUse, StateTooNew, UnwritablePath
 from headrace.state.checkpoint import CHECKPOINT, misplaced, relocate, settle_checkpoint
 from headrace.state.dedicated_state import DEDICATED
 
@@ -125,7 +126,8 @@ class StateDir:
         """
         known = {self.stream(name) for name in streams}
         for own in known:
-            with contextlib.suppress(OSError):  # the stream reports the problem when it starts
+            with contextlib.suppress(OSError, ExternalError):  # the stream reports the problem when it starts
+                clear_staging(own)
                 settle_checkpoint(own)
                 for checkpoint in own.glob(f"{DEDICATED}/*/*/{CHECKPOINT}"):
                     relocate(checkpoint, checkpoint)

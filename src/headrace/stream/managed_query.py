@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base.durable import is_of_state, state_error
+from headrace.bridge.spark_rows import clear_staging
 from headrace.control.acks import Acks
 from headrace.errors import ExternalError, HeadraceError, StreamFailed
 from headrace.model.definitions import PipelineDef, StreamDef
@@ -132,6 +133,8 @@ class ManagedQuery:
         not read wait in its journal."""
         self.intake.close()
         self.supervisor.stop()
+        with contextlib.suppress(ExternalError):  # the next start deletes what an epoch in flight has staged
+            clear_staging(self.directory)
         self.query_changed()
         self._acks.fail(self.error("was stopped"))
         with contextlib.suppress(ExternalError):  # the next start lifts the hold
