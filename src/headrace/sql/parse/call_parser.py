@@ -67,7 +67,7 @@ class CallParser:
             cursor.expect(")", "after FILTER's condition")
         ignore_nulls = self._ignores_nulls() or ignore_nulls
         name = token.text.lower()
-        if cursor.at("OVER"):
+        if cursor.at("OVER") and not cursor.reserved_before(",", "FROM", "AS"):  # there it is an alias
             if name in _RANKINGS and not (args or star or distinct or where):
                 return self._ranking(token.start, name)
             advice = (

@@ -36,9 +36,9 @@ def fallible_expressions(shape: Shape, text: str) -> tuple[FallibleExpression, .
     found: list[FallibleExpression] = []
     kept = shape.filter
     for place, made in enumerate(shape.generators):
-        found += _Rows(shape, text, place).of(kept, (one.expr for one in made.node.lists))
+        found += _MadeRows(shape, text, place).of(kept, (one.expr for one in made.node.lists))
         kept = made.after
-    found += _Rows(shape, text, len(shape.generators)).of(kept, _values(shape))
+    found += _MadeRows(shape, text, len(shape.generators)).of(kept, _values(shape))
     return tuple(found)
 
 
@@ -47,7 +47,7 @@ def _of_copies(shape: Shape, text: str) -> tuple[FallibleExpression, ...] | None
     copies = _copies(shape)
     if copies is None:
         return None
-    number, rows = len(shape.scan.schema), _Rows(shape, text, 0)
+    number, rows = len(shape.scan.schema), _MadeRows(shape, text, 0)
     parts = [part for part in (shape.filter, shape.generators[0].after) if part is not None]
     found: list[FallibleExpression] = []
     for copy in copies[:_COPIES]:
@@ -90,7 +90,7 @@ def _of_copy(expr: Expr, number: int, copy: int) -> Expr:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _MadeRows:
     """The rows that the first `after` generators of `shape` make: those of the stream for 0."""
 
     shape: Shape
@@ -115,7 +115,7 @@ class _Rows:
         columns, width = tuple(sorted(columns_of(expr))), len(self.shape.scan.schema)
         schema = self.shape.generators[self.after - 1].node.schema if self.after else self.shape.scan.schema
         made = tuple(schema[i].name for i in columns if width <= i < len(schema))
-        return FallibleExpression(written, sql, columns, self.after, made)
+        return FallibleExpression(text=written, sql=sql, columns=columns, after=self.after, made=made)
 
 
 def _values(shape: Shape) -> Iterator[Expr]:
