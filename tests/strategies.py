@@ -94,7 +94,9 @@ growths = st.builds(
     Growth, _few(sized_values), texts, st.none() | st.dictionaries(texts, finite, max_size=3), finite, st.booleans()
 )
 conditions = st.builds(Condition, texts, _few(st.integers(0, 50)))
-fallible_expressions = st.builds(FallibleExpression, texts, texts, _few(st.integers(0, 50)))
+fallible_expressions = st.builds(
+    FallibleExpression, texts, texts, _few(st.integers(0, 50)), st.integers(0, 3), _few(texts)
+)
 generators = st.builds(RowGenerator, _few(expressions), _few(texts), st.booleans(), st.none() | texts, growths)
 ring0_programs = st.builds(
     Ring0Program,

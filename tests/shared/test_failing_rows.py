@@ -6,8 +6,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from headrace.exec import sizing, trying
+from headrace.model.program import Meaning
+from headrace.ring0 import failing_rows
 from tests.e2e.support import put
 from tests.shared.mini import Mini
 
@@ -79,13 +83,120 @@ def test_the_failure_names_expression_values_and_record(
     assert mini.output(mini.hub.record("other").definition.instance) == [(i,) for i in range(6)]
 
 
-def test_a_failure_that_depends_on_a_made_row_is_not_blamed_on_another(mini: Mini) -> None:
-    query = "SELECT CASE WHEN n > 1 THEN 10 / (id - 5) ELSE 1 END AS r FROM s LATERAL VIEW explode(array(1, 2)) t AS n"
+@pytest.mark.parametrize(
+    ("query", "expression", "row", "values"),
+    [
+        (
+            "SELECT 10 / x AS r FROM s LATERAL VIEW explode(array(1, d)) t AS x WHERE id > 1",
+            "10 / x",
+            5,
+            "\n  where x = 0\n",
+        ),
+        ("SELECT 10 / x AS r FROM (SELECT explode(sequence(d - 4, 9)) AS x FROM s)", "10 / x", 0, "x = 0"),
+        (
+            "SELECT x FROM (SELECT id, explode(array(d)) AS x FROM s) WHERE id > 2 AND 7 % x > 0",
+            "7 % x > 0",
+            5,
+            "x = 0",
+        ),
+        (
+            "SELECT a + CAST(b AS INT) AS n FROM s LATERAL VIEW inline(array(struct(id, text))) t AS a, b",
+            "a + CAST(b AS INT)",
+            4,
+            "\n  where a = 4, b = 'x'\n",
+        ),
+        ("SELECT CAST(x AS INT) AS n FROM s LATERAL VIEW stack(2, '1', text) t AS x", "CAST(x AS INT)", 4, "x = 'x'"),
+        (
+            "SELECT CAST(x AS INT) + id AS n FROM s LATERAL VIEW json_tuple(to_json(struct(text)), 'text') t AS x",
+            "CAST(x AS INT) + id",
+            4,
+            "\n  where id = 4, x = 'x'\n",
+        ),
+        (
+            "SELECT x / y AS r FROM s LATERAL VIEW explode(array(id)) t AS x LATERAL VIEW explode(array(x, d)) u AS y "
+            "WHERE x > 0",
+            "x / y",
+            5,
+            "\n  where x = 5, y = 0\n",
+        ),
+        (
+            "SELECT y FROM s LATERAL VIEW explode(array(id, d)) t AS x LATERAL VIEW explode(array(10 / x)) u AS y "
+            "WHERE id > 1",
+            "array(10 / x)",
+            5,
+            "\n  where x = 0\n",
+        ),
+        ("SELECT i / v AS r FROM s LATERAL VIEW posexplode(array(3, d)) t AS i, v WHERE id > 1", "i / v", 5, "v = 0"),
+        ("SELECT d, sum(7 % x) AS n FROM s LATERAL VIEW explode(array(id)) t AS x GROUP BY d", "7 % x", 0, "x = 0"),
+        ("SELECT 7 % x AS k, count(*) AS n FROM s LATERAL VIEW explode(array(id)) t AS x GROUP BY 1", "7 % x", 0, "x"),
+        (
+            "SELECT transform(array(1), y -> y / x) AS r FROM s LATERAL VIEW explode(array(d)) t AS x WHERE id > 0",
+            "transform(array(1), y -> y / x)",
+            5,
+            "x = 0",
+        ),
+        (
+            "SELECT 1 / x AS r FROM s LATERAL VIEW OUTER explode(filter(array(d), x -> id > 4)) t AS x",
+            "1 / x",
+            5,
+            "x = 0",
+        ),
+        (
+            "SELECT CASE WHEN n > 1 THEN 10 / (id - 5) ELSE 1 END AS r FROM s LATERAL VIEW explode(array(1, 2)) t AS n",
+            "CASE WHEN n > 1 THEN 10 / (id - 5) ELSE 1 END",
+            5,
+            "\n  where id = 5, n = 2\n",
+        ),
+        # Here the size of the value cannot be computed either.
+        (
+            "SELECT repeat(text, 10 DIV x) AS r FROM s LATERAL VIEW explode(array(d)) t AS x WHERE id > 0",
+            "repeat(text, 10 DIV x)",
+            5,
+            "x = 0",
+        ),
+        (
+            "SELECT repeat(text, CAST(10 / d AS INT)) AS r FROM s WHERE id > 0",
+            "repeat(text, CAST(10 / d AS INT))",
+            5,
+            "d = 0",
+        ),
+    ],
+)
+def test_the_failure_on_a_made_row_names_the_record_that_it_is_made_of(
+    mini: Mini, query: str, expression: str, row: int, values: str
+) -> None:
+    test_the_failure_names_expression_values_and_record(mini, query, expression, row, values)
+
+
+def test_the_failing_row_is_looked_for_in_pieces_of_the_made_rows(mini: Mini, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    def spied(meaning: Meaning, sql: str, rows: pa.Table) -> int | None:
+        searched.append(rows.num_rows)
+        return trying.first_failing(meaning, sql, rows)
+
+    monkeypatch.setattr(failing_rows, "first_failing", spied)
+    monkeypatch.setattr(sizing, "PASS_BYTES", 1)  # each row is a piece
+    query = "SELECT repeat(text, 2) AS t, 10 / x AS r FROM s LATERAL VIEW explode(sequence(id - 5, 50)) t AS x"
+    mini.hub.sql(f"CREATE PIPELINE p INTO out AS {query}")
+    put(mini.directory.parent / "in" / "a.json", LINES[:2])
+    mini.drain()
+    said = mini.hub.pipelines["p"].status().error
+    assert said is not None and "a.json, line 1, offset 0\n" in said and "\n  where x = 0\n" in said, said
+    assert set(searched) == {1}, searched
+
+
+def test_the_first_piece_that_fails_is_blamed_and_not_a_later_one(mini: Mini, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizing, "PASS_BYTES", 1)
+    made = "explode(array(text, CAST(10 / (id - 5) AS STRING)))"  # it fails on the row after the one that fails above
+    query = f"SELECT try_divide(CAST(x AS DOUBLE), 2) AS r FROM s LATERAL VIEW {made} t AS x"
     mini.hub.sql(f"CREATE PIPELINE p INTO out AS {query}")
     put(mini.directory.parent / "in" / "a.json", LINES)
     mini.drain()
     said = mini.hub.pipelines["p"].status().error
-    assert said is not None and said.startswith("[EVALUATION_FAILED] an expression failed on some row: DIVIDE_BY_ZERO")
+    expression = "try_divide(CAST(x AS DOUBLE), 2)"
+    assert said is not None and said.startswith(f"[EVALUATION_FAILED] the expression {expression} failed: CAST_"), said
+    assert "a.json, line 5, " in said and "\n  where x = 'x'\n" in said, said
 
 
 @pytest.mark.parametrize(
@@ -138,10 +249,3 @@ def test_a_failure_in_a_window_names_the_window_and_the_group(
     said = mini.hub.pipelines["p"].status().error
     assert said is not None and said.startswith(f"[EVALUATION_FAILED] {what} failed: DIVIDE_BY_ZERO"), said
     assert "\n  in the window from 2026-03-01 00:10:00 to 2026-03-01 00:20:00 (UTC)\n  where k = 5\n" in said
-
-
-def test_an_expression_after_a_generator_fails_without_its_place(mini: Mini) -> None:
-    mini.hub.sql("CREATE PIPELINE p INTO out AS SELECT 1 / e AS r FROM s LATERAL VIEW explode(array(d)) t AS e")
-    put(mini.directory.parent / "in" / "a.json", LINES)
-    mini.drain()
-    assert (mini.hub.pipelines["p"].status().error or "").startswith("[EVALUATION_FAILED] ")

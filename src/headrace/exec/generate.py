@@ -24,6 +24,12 @@ def over_made_rows(program: Ring0Program) -> Ring0Program:
     return replace(program, filter=program.made_filter, generators=(), made_filter=None)
 
 
+def after_generator(program: Ring0Program) -> Ring0Program:
+    """The part of `program` that reads the rows of its first generator."""
+    rest = program.generators[1:]
+    return replace(program, filter=None, generators=rest) if rest else over_made_rows(program)
+
+
 def _made(
     generators: Sequence[RowGenerator], wanted: str | None, meaning: Meaning, rows: pa.Table
 ) -> Iterator[pa.Table]:

@@ -83,11 +83,16 @@ class Condition:
 @dataclass(frozen=True, slots=True)
 class FallibleExpression:
     """An expression of Ring 0 that may fail on some row. `text` is the user's own, `sql` evaluates it on the rows that
-    reach it, and `columns` are those that it reads, by full-schema index."""
+    reach it, and `columns` are those that it reads, by full-schema index.
+
+    It reads the rows that the first `after` generators make. `made` are the names of their columns among `columns`,
+    whose indexes come after those of the stream."""
 
     text: str
     sql: str
     columns: tuple[int, ...]
+    after: int = 0
+    made: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from headrace.base.python_values import python_value
-from headrace.errors import EvaluationFailed
+from headrace.errors import EvaluationFailed, HeadraceError
 from headrace.exec.failures import coded
+from headrace.exec.generate import after_generator, made_rows
 from headrace.exec.sizing import pieces_of
 from headrace.exec.trying import first_failing
-from headrace.model.program import FallibleExpression, PipelineProgram
-from headrace.model.schema import Schema, field_at
+from headrace.model.program import FallibleExpression, Meaning, PipelineProgram, Ring0Program
+from headrace.model.schema import NESTED, Schema, field_at
 from headrace.ring0.batch import PLACE
 
 _SHOWN = 60
+_UNSIZED = 64  # rows of a piece if their sizes are unknown: a value may have 16 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +46,50 @@ def explained(
     failure = coded(problem)
     if not isinstance(failure, EvaluationFailed) or "expression" in failure.params:
         return problem
-    pieces = pieces_of(program.ring0, program.meaning, rows)
-    for candidate in program.ring0.fallible:
-        for piece in pieces:
+    found = _first(program, program.ring0, rows, after=0)
+    if found is None:
+        return problem
+    candidate, row = found
+    return _failure(failure=failure, candidate=candidate, schema=schema, row=row, place_of=place_of)
+
+
+def _first(
+    program: PipelineProgram, rest: Ring0Program, rows: pa.Table, after: int
+) -> tuple[FallibleExpression, pa.Table] | None:
+    """The first expression that fails on a row, and that row. `rows` were made by `after` generators, and `rest` is
+    the part of the program that reads them. It runs in the order of the pipeline, so the memory is bounded, too."""
+    candidates = [c for c in program.ring0.fallible if c.after == after]
+    for piece in _pieces(program.meaning, rest, rows):
+        for candidate in candidates:
             row = first_failing(program.meaning, candidate.sql, piece)
             if row is not None:
-                return _failure(
-                    failure=failure, candidate=candidate, schema=schema, row=piece.slice(row, 1), place_of=place_of
-                )
-    return problem
+                return candidate, piece.slice(row, 1)
+        for made in _made(program, rest, piece, after):
+            found = _first(program, after_generator(rest), made, after + 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _pieces(meaning: Meaning, rest: Ring0Program, rows: pa.Table) -> list[pa.Table]:
+    try:
+        return pieces_of(rest, meaning, rows)
+    except (duckdb.Error, HeadraceError):  # the size of a value depends on the expression that fails
+        return [rows.slice(start, _UNSIZED) for start in range(0, rows.num_rows, _UNSIZED)]
+
+
+def _made(program: PipelineProgram, rest: Ring0Program, rows: pa.Table, after: int) -> Iterator[pa.Table]:
+    """The rows that the next generator makes, with the places of their records. None if nothing reads them that may
+    fail, or if they cannot be made."""
+    if not rest.generators or all(c.after <= after for c in program.ring0.fallible):
+        return
+    first = rest.generators[0]
+    if PLACE in rows.column_names:
+        first = replace(first, kept=(*first.kept, PLACE))
+    try:
+        yield from made_rows(replace(rest, generators=(first,)), program.meaning, rows)
+    except (duckdb.Error, HeadraceError):
+        return
 
 
 def _failure(
@@ -60,7 +98,9 @@ def _failure(
     """The failure with what is known about `row`, a table of one row."""
     said = failure.params.get("said", "")
     place = place_of(row.column(PLACE)[0].as_py()) if place_of is not None and PLACE in row.column_names else None
-    read = {field_at(schema, i).name: f"c{i}" for i in candidate.columns if f"c{i}" in row.column_names}
+    made = iter(candidate.made)
+    names = {i: next(made) if len(schema) <= i < NESTED else field_at(schema, i).name for i in candidate.columns}
+    read = {name: f"c{i}" for i, name in names.items() if f"c{i}" in row.column_names}
     values = ", ".join(f"{name} = {_short(python_value(row.column(column)[0]))}" for name, column in read.items())
     return EvaluationFailed(
         f"the expression {candidate.text or 'of the query'} failed: {said}"

@@ -71,7 +71,7 @@ class CallParser:
             where = self.levels.disjunction()
             cursor.expect(")", "after FILTER's condition")
         ignore_nulls = ignored_inside or self._ignores_nulls()
-        if cursor.at("OVER"):
+        if cursor.at("OVER") and not cursor.reserved_before(",", "FROM", "AS"):  # there it is an alias
             if name in _RANKINGS and not (args or star or distinct or where):
                 return self._ranking(token.start, name)
             advice = (

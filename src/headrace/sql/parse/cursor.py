@@ -9,7 +9,7 @@ from headrace.errors import Span, SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.dialect import Token
 from headrace.sql.parse.syntax import TextRange
 
-# Words that end an expression or a table. They cannot be an alias without AS, nor a column name without quotes.
+# Words that end an expression or a table. They are names only where nothing else can stand.
 RESERVED = frozenset(
     [
         "SELECT",
@@ -141,11 +141,22 @@ class Cursor:
             self.fail(f"expected {word} {context}")
         return self.advance()
 
+    @property
+    def at_name(self) -> bool:
+        """True for an identifier that is no reserved word."""
+        token = self.token
+        return token.kind == "quoted" or (token.kind == "word" and token.upper not in RESERVED)
+
+    def reserved_before(self, *following: str) -> bool:
+        """True for a reserved word in front of one of these words or symbols. "" is the end of the text."""
+        token, after = self.token, self.peek()
+        if token.kind != "word" or token.upper not in RESERVED:
+            return False
+        return "" in following if after.kind == "end" else after.upper != "" and after.upper in following
+
     def name(self, what: str) -> str:
         """Takes an identifier. Errors use `what` as its description."""
-        if self.token.kind == "quoted":
-            return self.advance().text
-        if self.token.kind == "word" and (self.token.upper not in RESERVED):
+        if self.at_name:
             return self.advance().text
         self.fail(f"expected {what}", advice=backquotes(self.token))
 

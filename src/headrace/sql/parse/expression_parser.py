@@ -22,6 +22,13 @@ _COLUMN_WORDS = frozenset(
      "SEMI", "LATERAL", "TABLESAMPLE", "UNION", "INTERSECT", "MINUS"]
 )  # fmt: skip
 _HEX_DIGITS = re.compile(r"[0-9a-fA-F]*")
+# A reserved word in front of these is a column where an expression must stand. CASE and NOT may have a sign after them.
+_AFTER_COLUMN = (",", ".", ")", "]", "FROM", "AS", "=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>", "/", "%", "||")
+_SIGNS = ("+", "-", "*")
+_PREFIXES = ("CASE", "NOT", "SELECT")
+# These words follow an operand, and are an alias or a mistake in front of _AFTER_ALIAS.
+_OPERATORS = ("AND", "OR", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "DIV")
+_AFTER_ALIAS = (",", "FROM", "AS")
 # Each level takes a dozen Python calls, and Python allows a thousand.
 _MAX_DEPTH = 50
 
@@ -58,7 +65,8 @@ class _Expressions:
     def negation(self) -> Node:
         start = self.cursor.token.start
         negations = 0
-        while self.cursor.accept("NOT") or self.cursor.accept("!"):
+        while (self.cursor.at("NOT") or self.cursor.at("!")) and not self._names_a_column():
+            self.cursor.advance()
             negations += 1
         node = self.predicate()
         for _ in range(negations):
@@ -79,6 +87,8 @@ class _Expressions:
                 for _ in range(2 if token.upper == "!" else 1):
                     self.cursor.advance()
                 left = self._binary(comparison, left, self.bit_or())
+            elif token.upper in ("IS", "IN") and self.cursor.reserved_before(*_AFTER_ALIAS):
+                return left
             elif token.upper == "IS":
                 left, ended = self._is(left), True
             elif token.upper in ("IN", "BETWEEN", "LIKE", "RLIKE", "REGEXP", "ILIKE") or (
@@ -270,7 +280,8 @@ class _Expressions:
         """Fails. CASE and NOT may have been taken for keywords where they are meant as columns."""
         before, token = self.cursor.tokens[self.cursor.position - 1], self.cursor.token
         advice = backquotes(token)
-        if before.kind == "word" and before.upper in ("CASE", "NOT"):
+        operator = before.upper in _OPERATORS and token.upper in _AFTER_ALIAS
+        if before.kind == "word" and (before.upper in ("CASE", "NOT") or operator):
             advice = backquotes(before)
         elif before.upper == "," and advice:
             advice = f"Remove the comma before it. {advice}"
@@ -338,9 +349,9 @@ class _Expressions:
             return self._binary_literal()
         if word == "INTERVAL" and (following.kind in ("string", "number") or following.upper == "-"):
             return parse_interval_literal(cursor)
-        if word == "CASE":
+        if word == "CASE" and not self._names_a_column():
             return self._case()
-        if word in RESERVED and not self._names_a_column(word):
+        if word in RESERVED and not self._names_a_column():
             self._no_expression()
         return self._name()
 
@@ -352,10 +363,13 @@ class _Expressions:
             self.cursor.fail("X takes the digits 0 to 9 and A to F", certain=True)
         return Constant((start, digits.at[1]), "binary", digits.text)
 
-    def _names_a_column(self, word: str) -> bool:
+    def _names_a_column(self) -> bool:
         """True if a reserved word is a column here, as in Spark: `SELECT end, order FROM s`."""
-        following = self.cursor.peek().upper
-        return word in _COLUMN_WORDS and following != "BY" and following not in _COLUMN_WORDS
+        word, following = self.cursor.token.upper, self.cursor.peek().upper
+        if self.cursor.reserved_before(*_AFTER_COLUMN, *(() if word in _PREFIXES else _SIGNS)):
+            return True
+        clause = following in _COLUMN_WORDS and self.cursor.peek(2).upper not in ("BY", "ALL")
+        return word in _COLUMN_WORDS and following != "BY" and not clause
 
     def _name(self) -> Node:
         cursor = self.cursor

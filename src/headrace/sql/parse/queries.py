@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.errors import SyntaxProblem, UnsupportedOnShared
 from headrace.sql.parse.commands import refuse_command
-from headrace.sql.parse.cursor import RESERVED, Cursor, backquotes
+from headrace.sql.parse.cursor import Cursor, backquotes
 from headrace.sql.parse.dialect import spark_accepts
 from headrace.sql.parse.expression_parser import parse_expression
 from headrace.sql.parse.grouping import Grouped, parse_group_by
@@ -56,6 +56,9 @@ _NO_TABLES = frozenset(
     ["ANTI", "CROSS", "EXCEPT", "FULL", "INNER", "INTERSECT", "JOIN", "LATERAL", "LEFT", "MINUS", "NATURAL", "ON",
      "RIGHT", "SEMI", "UNION", "USING"]
 )  # fmt: skip
+# Words that are no table without AS, as they begin what follows a table more often.
+_NO_ALIASES = _NO_TABLES | {"AS", "EMIT", "FROM", "HAVING", "INTO", "SELECT", "WHERE", "WITH"}
+_AFTER_TABLE = ("", ";", ")", "WHERE", "GROUP", "HAVING", "LATERAL", "UNION")
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ANTI", "SEMI", ",")
 
 
@@ -80,7 +83,8 @@ def _query(cursor: Cursor) -> ParsedQuery:
     if cursor.accept("WITH"):
         ctes: list[tuple[str, ParsedQuery]] = []
         while True:
-            name = cursor.name("a name for the common table expression")
+            reserved = cursor.reserved_before("AS", "(") and cursor.token.upper not in _NO_ALIASES
+            name = cursor.advance().text if reserved else cursor.name("a name for the common table expression")
             columns = _column_names(cursor)
             cursor.accept("AS")
             cursor.expect("(", "before the query")
@@ -138,12 +142,14 @@ def _select(cursor: Cursor) -> SelectQuery:
     cursor.expect("SELECT", "at the start of a query")
     if cursor.at("/*+"):
         cursor.refuse("a hint", "Remove it.", (cursor.token.start, cursor.token.end))
-    distinct = (cursor.token.start, cursor.token.end) if cursor.at("DISTINCT") else None
+    column = cursor.peek().upper in (",", "FROM", ".", "AS")  # SELECT all FROM s
+    distinct = (cursor.token.start, cursor.token.end) if cursor.at("DISTINCT") and not column else None
     if distinct is not None:
         cursor.advance()
         if cursor.at("ON", "("):
             cursor.refuse("DISTINCT ON", "GROUP BY the columns, and take first(...) of the others.", distinct)
-    cursor.accept("ALL")
+    if not column:
+        cursor.accept("ALL")
     items = [_item(cursor)]
     while cursor.accept(","):
         items.append(_item(cursor))
@@ -185,17 +191,18 @@ def _lateral_view(cursor: Cursor) -> LateralView:
     call = parse_expression(cursor)
     if not isinstance(call, Apply) or call.operator:
         cursor.refuse("LATERAL VIEW of a function that is not a generator", "Use explode(...).", call.at)
-    alias = cursor.name("a name for the view")
+    alias = cursor.advance().text if cursor.reserved_before("AS") else cursor.name("a name for the view")
     columns: list[str] = []
-    if cursor.accept("AS") or _names_follow(cursor):
-        columns.append(cursor.name("the name of a column"))
+    if cursor.accept("AS") or cursor.at_name or _table_word(cursor, ","):
+        columns.append(cursor.word("the name of a column"))
         while cursor.accept(","):
-            columns.append(cursor.name("the name of a column"))
+            columns.append(cursor.word("the name of a column"))
     return LateralView(at=(start, cursor.previous_end), call=call, outer=outer, alias=alias, columns=tuple(columns))
 
 
-def _names_follow(cursor: Cursor) -> bool:
-    return cursor.token.kind == "quoted" or (cursor.token.kind == "word" and cursor.token.upper not in RESERVED)
+def _table_word(cursor: Cursor, *following: str) -> bool:
+    """True if a reserved word is a name after FROM: `FROM orders order WHERE ...`."""
+    return cursor.token.upper not in _NO_ALIASES and cursor.reserved_before(*_AFTER_TABLE, *following)
 
 
 def _refuse_tail(cursor: Cursor) -> None:
@@ -214,6 +221,8 @@ def _item(cursor: Cursor) -> Item:
     value = parse_expression(cursor)
     if cursor.at("AS", "("):
         return _several_names(cursor, start, value)
+    if cursor.reserved_before(",", "FROM") and not cursor.at("AS"):
+        return Item((start, cursor.token.end), value, cursor.advance().text)
     alias = _alias(cursor)
     return Item((start, cursor.previous_end), value, alias)
 
@@ -221,9 +230,9 @@ def _item(cursor: Cursor) -> Item:
 def _several_names(cursor: Cursor, start: int, value: Node) -> Item:
     cursor.advance()
     cursor.advance()
-    names = [cursor.name("the name of a column")]
+    names = [cursor.word("the name of a column")]
     while cursor.accept(","):
-        names.append(cursor.name("the name of a column"))
+        names.append(cursor.word("the name of a column"))
     cursor.expect(")", "after the names of the columns")
     return Item((start, cursor.previous_end), value, None, tuple(names))
 
@@ -250,7 +259,7 @@ def _table_alias(cursor: Cursor) -> str | None:
     if cursor.at("AS") and cursor.peek().kind == "word" and cursor.peek().upper in _NO_TABLES:
         cursor.advance()
         cursor.fail("expected a name for the table", advice=backquotes(cursor.token), certain=True)
-    return _alias(cursor)
+    return cursor.advance().text if _table_word(cursor) else _alias(cursor)
 
 
 def _alias(cursor: Cursor) -> str | None:
@@ -258,9 +267,7 @@ def _alias(cursor: Cursor) -> str | None:
         if cursor.token.kind in ("word", "quoted"):
             return cursor.advance().text
         cursor.fail("expected a name after AS")
-    if cursor.token.kind == "quoted" or (cursor.token.kind == "word" and cursor.token.upper not in RESERVED):
-        return cursor.advance().text
-    return None
+    return cursor.advance().text if cursor.at_name else None
 
 
 def _relation(cursor: Cursor) -> Relation:
@@ -274,7 +281,7 @@ def _relation(cursor: Cursor) -> Relation:
         return Derived(place, query, alias, _column_names(cursor) if alias else ())
     if cursor.token.upper in WINDOW_TABLES and cursor.peek().upper == "(":
         return _window_table(cursor)
-    name = cursor.name("the name of a stream")
+    name = cursor.advance().text if _table_word(cursor, "AS") else cursor.name("the name of a stream")
     if cursor.at("."):
         cursor.fail("the name of a stream has no database")
     if cursor.at("("):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from headrace.model.program import FallibleExpression
 from headrace.model.schema import NESTED
@@ -26,26 +27,42 @@ _COPIES = 64  # there may be 4096 grouping sets, and they evaluate the same expr
 
 
 def fallible_expressions(shape: Shape, text: str) -> tuple[FallibleExpression, ...]:
-    """Those of Ring 0: parts of WHERE, select items, keys and arguments of aggregates. `text` is the script. Above a
-    generator they read other rows than those of the stream, so only its own expressions are there, except for the
-    branches of UNION ALL and for grouping sets, which copy the rows."""
-    if not shape.generators:
-        return tuple(_of_rows(shape.filter, _values(shape), text))
-    first = shape.generators[0]
+    """Those of Ring 0: parts of WHERE, select items, keys and arguments of aggregates, and lists of generators. `text`
+    is the script. Those above a generator read the rows that it makes, except for the branches of UNION ALL and for
+    grouping sets, which copy the rows."""
+    copied = _of_copies(shape, text)
+    if copied is not None:
+        return copied
+    found: list[FallibleExpression] = []
+    kept = shape.filter
+    for place, made in enumerate(shape.generators):
+        found += _MadeRows(shape, text, place).of(kept, (one.expr for one in made.node.lists))
+        kept = made.after
+    found += _MadeRows(shape, text, len(shape.generators)).of(kept, _values(shape))
+    return tuple(found)
+
+
+def _of_copies(shape: Shape, text: str) -> tuple[FallibleExpression, ...] | None:
+    """Those of a shape that only copies the rows of the stream, which they read themselves. None for other shapes."""
     copies = _copies(shape)
     if copies is None:
-        return tuple(_of_rows(shape.filter, (made.expr for made in first.node.lists), text))
-    number = len(first.node.input.schema)
+        return None
+    number, rows = len(shape.scan.schema), _MadeRows(shape, text, 0)
+    parts = [part for part in (shape.filter, shape.generators[0].after) if part is not None]
     found: list[FallibleExpression] = []
     for copy in copies[:_COPIES]:
-        parts = [shape.filter, first.after]
-        kept = conjunction([_of_copy(part, number, copy) for part in parts if part is not None])
-        found += _of_rows(kept, (_of_copy(value, number, copy) for value in _values(shape)), text)
+        kept = conjunction([_of_copy(part, number, copy) for part in parts])
+        values = [_of_copy(value, number, copy) for value in _values(shape)]
+        if any(number in columns_of(expr) for expr in (kept, *values) if expr is not None):
+            return None  # the number is a column of the user's own
+        found += rows.of(kept, values)
     return tuple(dict.fromkeys(found))
 
 
 def _copies(shape: Shape) -> list[int] | None:
     """The numbers that the only generator gives to the copies of each row. None if it makes other rows."""
+    if not shape.generators:
+        return None
     made, *others = shape.generators[0].node.lists
     if len(shape.generators) > 1 or others or not isinstance(made.expr, Call) or made.expr.name != "array":
         return None
@@ -72,18 +89,33 @@ def _of_copy(expr: Expr, number: int, copy: int) -> Expr:
     return transform(expr, chosen)
 
 
-def _of_rows(filter_: Expr | None, values: Iterable[Expr], text: str) -> Iterator[FallibleExpression]:
-    """Those of a filter and of values of the rows that it keeps."""
-    parts = [] if filter_ is None else list(conjuncts(filter_))
-    for i, part in enumerate(parts):
-        prefix = conjunction(parts[: i + 1])
-        if throws(part) and prefix is not None:  # each part after the parts before it
-            yield _fallible(part, render_filter(prefix, ring0_column), text)
-    kept = None if filter_ is None else render_filter(filter_, ring0_column)
-    for expr in values:
-        if throws(expr):
-            sql = render(expr, ring0_column)
-            yield _fallible(expr, sql if kept is None else f"CASE WHEN {kept} THEN {sql} END", text)
+@dataclass(frozen=True)
+class _MadeRows:
+    """The rows that the first `after` generators of `shape` make: those of the stream for 0."""
+
+    shape: Shape
+    text: str
+    after: int
+
+    def of(self, filter_: Expr | None, values: Iterable[Expr]) -> Iterator[FallibleExpression]:
+        """The expressions of a filter of these rows, and of values of those that it keeps."""
+        parts = [] if filter_ is None else list(conjuncts(filter_))
+        for i, part in enumerate(parts):
+            prefix = conjunction(parts[: i + 1])
+            if throws(part) and prefix is not None:  # each part after the parts before it
+                yield self._fallible(part, render_filter(prefix, ring0_column))
+        kept = None if filter_ is None else render_filter(filter_, ring0_column)
+        for expr in values:
+            if throws(expr):
+                sql = render(expr, ring0_column)
+                yield self._fallible(expr, sql if kept is None else f"CASE WHEN {kept} THEN {sql} END")
+
+    def _fallible(self, expr: Expr, sql: str) -> FallibleExpression:
+        written = "" if expr.at == NOWHERE else " ".join(_with_parentheses(self.text, *expr.at).split())
+        columns, width = tuple(sorted(columns_of(expr))), len(self.shape.scan.schema)
+        schema = self.shape.generators[self.after - 1].node.schema if self.after else self.shape.scan.schema
+        made = tuple(schema[i].name for i in columns if width <= i < len(schema))
+        return FallibleExpression(text=written, sql=sql, columns=columns, after=self.after, made=made)
 
 
 def _values(shape: Shape) -> Iterator[Expr]:
@@ -95,11 +127,6 @@ def _values(shape: Shape) -> Iterator[Expr]:
     for expr in (*(key.expr for key in shape.aggregate.keys), *(a for c in shape.aggregate.calls for a in c.children)):
         if all(index < width or index >= NESTED for index in columns_of(expr)):
             yield expr
-
-
-def _fallible(expr: Expr, sql: str, text: str) -> FallibleExpression:
-    written = "" if expr.at == NOWHERE else " ".join(_with_parentheses(text, *expr.at).split())
-    return FallibleExpression(written, sql, tuple(sorted(columns_of(expr))))
 
 
 def _with_parentheses(text: str, start: int, end: int) -> str:
