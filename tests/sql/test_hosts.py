@@ -370,7 +370,7 @@ def test_clock_calls_are_found_where_spark_sees_them() -> None:
     calls = clock_calls(tokenize(text), ())
     assert [text[a:b] for a, b, _ in calls] == ["now()", "current_date", "current_timestamp()"]
     assert clock_calls(tokenize("SELECT current_date FROM s"), ("Current_Date",)) == ()
-    new = edited(text, clock_edits(calls, 1_500_000))
+    new = edited(text, clock_edits(calls, 1_500_000, "UTC"))
     assert "SELECT TIMESTAMP_LTZ '1970-01-01 00:00:01.500000+00:00', CAST(" in new.text
     for place in ("x.current", "'now()'", "FROM s"):
         assert new.original(new.text.index(place)) == text.index(place)
@@ -384,10 +384,11 @@ def test_texts_that_read_the_clock_are_clocks_too() -> None:
     calls = clock_calls(tokenize(text), ())
     found = ["DATE 'today'", "TIMESTAMP ' Now '", "timestamp_ntz'tomorrow'", "localtime", "current_time(3)"]
     assert [text[a:b] for a, b, _ in calls] == [*found, "localtimestamp()"]
-    new = edited(text, clock_edits(calls, 0)).text
-    moment = "TIMESTAMP_LTZ '1970-01-01 00:00:00.000000+00:00'"
+    new = edited(text, clock_edits(calls, 1_234_567, "Asia/Kolkata")).text
+    moment = "TIMESTAMP_LTZ '1970-01-01 00:00:01.234567+00:00'"
     assert f"CAST(date_add(CAST({moment} AS DATE), 1) AS TIMESTAMP_NTZ)" in new
-    assert f"AS TIMESTAMP_NTZ) AS TIME(3)), localtimestamp, CAST({moment} AS TIMESTAMP_NTZ), DATE '2024" in new
+    assert "TIME '05:30:01.234567', TIME '05:30:01.234', localtimestamp, CAST(" in new
+    assert f"localtimestamp, CAST({moment} AS TIMESTAMP_NTZ), DATE '2024" in new
 
 
 def test_streams_and_columns_are_found_in_text_that_is_not_parsed() -> None:

@@ -240,7 +240,8 @@ class EpochQueries:
     def _known_query(self, query: EpochQuery) -> _KnownQuery:
         """The parsed query. Its text only changes with a clock or with kept tables, so most epochs parse nothing."""
         program, instance = _program(query), query.pipeline.instance
-        edits = [*clock_edits(program.clocks, query.now), *self._static.edits(instance, program)]
+        zone = query.pipeline.program.meaning.time_zone
+        edits = [*clock_edits(program.clocks, query.now, zone), *self._static.edits(instance, program)]
         text = edited(program.sql, edits).text
         known = self._known.get(instance)
         if known is None or known.text != text:

@@ -16,9 +16,10 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"
 _NESTED = ("ARRAY", "MAP", "STRUCT")
 # The types that all arguments of a function have.
 _TAKEN: dict[str, tuple[str, ...]] = {
-    "get_json_object": ("STRING",), "hmac": ("STRING", "BINARY"), "parse_url": ("STRING",),
-    "try_parse_url": ("STRING",),
+    "get_json_object": ("STRING",), "parse_url": ("STRING",), "try_parse_url": ("STRING",),
 }  # fmt: skip
+# The types that the first two arguments have. Spark casts the third one.
+_TAKEN_FIRST_TWO: dict[str, tuple[str, ...]] = {"hmac": ("STRING", "BINARY")}
 # The types that no argument of a function has.
 _REFUSED: dict[str, tuple[str, ...]] = {"concat": ("MAP", "STRUCT")}
 _NO_TEXT = (*_NUMBERS, *_NESTED, "BOOLEAN", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
@@ -31,9 +32,10 @@ _REFUSED_FIRST: dict[str, tuple[str, ...]] = {
 
 def check_argument_types(binder: ExprBinder, name: str, args: Sequence[Expr], node: Apply) -> None:
     """Raises TypeMismatch for an argument that Spark refuses."""
-    taken, refused = _TAKEN.get(name), _REFUSED.get(name, ())
+    refused = _REFUSED.get(name, ())
     for place, arg in enumerate(args):
         kind = type_class(arg.type)
+        taken = _TAKEN.get(name) or (_TAKEN_FIRST_TWO.get(name) if place < 2 else None)
         wrong = kind in refused or (taken is not None and kind not in taken and arg.type != VOID)
         if wrong or (place == 0 and len(args) == 2 and kind in _REFUSED_FIRST.get(name, ())):
             binder.mismatch(f"{node.name} does not take {arg.type}", "Cast it, for example to STRING.", arg.at)

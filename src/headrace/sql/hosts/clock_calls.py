@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
+from headrace.exec.kernels.session_zone import reading_of
 from headrace.sql.hosts.text_edits import Edit
 from headrace.sql.parse.dialect import Token
 
@@ -51,12 +52,12 @@ def clock_calls(tokens: Sequence[Token], columns: Collection[str], start: int = 
     return tuple(found)
 
 
-def clock_edits(clocks: Sequence[ClockCall], now: int) -> list[Edit]:
-    """The literal that replaces each call. `now` is in microseconds since 1970."""
-    return [(start, end, _literal(name, now)) for start, end, name in clocks]
+def clock_edits(clocks: Sequence[ClockCall], now: int, time_zone: str) -> list[Edit]:
+    """The literal that replaces each call. `now` is in microseconds since 1970, and `time_zone` that of the session."""
+    return [(start, end, _literal(name, now, time_zone)) for start, end, name in clocks]
 
 
-def _literal(name: str, now: int) -> str:
+def _literal(name: str, now: int, time_zone: str) -> str:
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now)
     instant = f"TIMESTAMP_LTZ '{at:%Y-%m-%d %H:%M:%S.%f}+00:00'"
     if name in ("current_date", "curdate"):
@@ -65,9 +66,20 @@ def _literal(name: str, now: int) -> str:
         return f"CAST({instant} AS TIMESTAMP_NTZ)"
     first, _, word = name.partition(" ")
     if first in _TIMES_OF_DAY:
-        return f"CAST(CAST({instant} AS TIMESTAMP_NTZ) AS TIME({word or 6}))"
+        refused = f"CAST(CAST({instant} AS TIMESTAMP_NTZ) AS TIME({word or 6}))"
+        return _time_of_day(now, time_zone, int(word or 6)) or refused
     if name == "unix_timestamp":
         return f"CAST({now // 1_000_000} AS BIGINT)"
     if first == "date" or word in _DAYS:
         instant = f"date_add(CAST({instant} AS DATE), {_DAYS.get(word, 0)})"
     return f"CAST({instant} AS {first.upper()})" if word else instant
+
+
+def _time_of_day(now: int, time_zone: str, digits: int) -> str:
+    """A literal of the type TIME: without a setting, Spark refuses casts to it. Empty if there is none, because the
+    zone is not known here or Spark has no such number of digits."""
+    reading = reading_of(now, time_zone)
+    if reading is None or digits > 6:
+        return ""
+    shown = f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=reading):%H:%M:%S.%f}"
+    return f"TIME '{shown[: len(shown) - 6 + digits].rstrip('.')}'"

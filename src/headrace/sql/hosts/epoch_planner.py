@@ -217,7 +217,7 @@ class EpochHostPlanner:
             return None, frozenset()
         found: list[SparkFindings] = []
         for now in _TIMES if clocks else _TIMES[:1]:
-            checked = edited(sql, clock_edits(clocks, now))
+            checked = edited(sql, clock_edits(clocks, now, self.meaning.time_zone))
             place = _ScriptPlace(self.statement.span, start, checked.original)
             try:
                 found.append(self.spark.check(checked.text, relation, schema))
