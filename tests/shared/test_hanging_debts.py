@@ -9,11 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SinkFailed
 from headrace.hub import rollout
 from headrace.hub.hub import Hub
+from headrace.sinks.file_sink import FileTask
+from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.spark import driver_sinks
 from headrace.state.progress import read_progress
 from headrace.stream import managed_query
@@ -254,6 +257,37 @@ def test_no_sink_has_an_epoch_whose_promise_hung(tmp_path: Path, monkeypatch: py
     until(lambda: lines(rig.path / "out") == rig.rows)
     assert lines(rig.path / "hangs") == lines(rig.path / "good") == rig.rows[:1]
     rig.hub.close(drain=False)
+
+
+@pytest.mark.parametrize("sinks", ["g, h", "h, g"])
+def test_a_sink_owes_no_promise_that_it_never_gave_because_the_other_one_was_detached(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, sinks: str
+) -> None:
+    stage, refuses = FileTask.stage, threading.Event()
+
+    def staging(task: FileTask, table: pa.Table, key: SinkKey) -> Staged:
+        if task.paths.sink == "g" and refuses.is_set():
+            raise SinkFailed("it refuses")
+        return stage(task, table, key)
+
+    monkeypatch.setattr(FileTask, "stage", staging)
+    rig.sink.answers.set()
+    rig.add("a")
+    script = SCRIPT.format(path=rig.path, sinks=sinks)
+    rig.hub.sql(script.replace("/good'", "/good', retries = '0', on_failure = 'detach'"))
+    until(lambda: lines(rig.path / "hangs") == lines(rig.path / "good") == rig.rows)
+    rig.sink.answers.clear()
+    refuses.set()
+    rig.add("b")
+    assert rig.sink.entered.wait(30)
+    rig.hub.sql("STOP PIPELINE bad NOW")
+    rig.neighbours_have_all()
+    assert rig.owed() == [("bad", "h", 1)]
+    rig.kill()
+    rig.add("c")
+    until(lambda: lines(rig.path / "out") == rig.rows)
+    until(lambda: rig.owed() == [])  # it cannot be told that a promise is missing
+    assert lines(rig.path / "hangs") == lines(rig.path / "good") == rig.rows[:1]
 
 
 def test_a_sink_that_still_hangs_when_the_hub_is_opened_again_holds_up_no_other_pipeline(rig: Rig) -> None:

@@ -285,8 +285,9 @@ class EpochCommit:
         """How far the delivery of an instance has come, when this commit is given up because it hangs in one of its
         sinks. None if that is not known."""
         delivery = self._deliveries.get(instance)
-        left = None if delivery is None else delivery.left
-        return None if left is None else BrokenOff(self._epoch, left)
+        if delivery is None or (left := delivery.left) is None:
+            return None
+        return BrokenOff(self._epoch, left, delivery.promised)
 
     def _hanging(self, p: PipelineDef) -> set[str]:
         """The sinks of a pipeline in which a call hangs, except those that were detached before."""
