@@ -6,8 +6,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +16,11 @@ import pytest
 from headrace.errors import HeadraceError, SinkFailed
 from headrace.hub import rollout
 from headrace.hub.hub import Hub
+from headrace.model.definitions import PipelineDef
 from headrace.sinks.file_sink import FileTask
 from headrace.sinks.sink_kind import SinkKey, Staged
-from headrace.spark import driver_sinks
+from headrace.spark import committer, driver_sinks
+from headrace.spark.driver_sinks import DriverSinks
 from headrace.state.progress import read_progress
 from headrace.stream import managed_query
 from tests.e2e.support import put
@@ -194,6 +197,37 @@ def test_a_sink_that_hangs_in_what_it_owes_does_not_hold_up_the_drop_of_its_stre
         rig.hub.sql("DROP STREAM raw")
     assert time.monotonic() - began < 10
     assert any("[SINK_FAILED]" in text and "epoch 0" in text and "sink h" in text for text in caplog.messages)
+
+
+def test_a_sink_that_begins_to_hang_when_its_stream_is_dropped_keeps_no_other_from_being_cleared_nor_a_new_stream(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_sinks, "SETTLE_SECONDS", 3.0)
+    monkeypatch.setattr(committer, "FORGET_SECONDS", 1.0)
+    cleared, forget = list[set[str]](), DriverSinks.forget_stream
+
+    def forgets(sinks: DriverSinks, pipelines: Iterable[PipelineDef], *rest: Any) -> None:
+        known = list(pipelines)
+        cleared.append({p.name for p in known})
+        forget(sinks, known, *rest)
+
+    monkeypatch.setattr(DriverSinks, "forget_stream", forgets)
+    rig.sink.refuses.set()
+    rig.add("a")
+    rig.start("g, h")
+    until(lambda: len(rig.owed()) == 1)
+    manifests = rig.path / "out" / "_headrace" / "manifests"
+    assert list(manifests.iterdir())
+    rig.hub.sql("DROP PIPELINE bad; DROP PIPELINE first; DROP PIPELINE last")
+    rig.sink.refuses.clear()
+    rig.hub.sql("DROP STREAM raw")
+    assert rig.sink.entered.is_set()
+    script = SCRIPT.format(path=rig.path, sinks="m").replace("CREATE SINK", "-- CREATE SINK")
+    rig.hub.sql(script.replace("PIPELINE first", "PIPELINE other").replace("INTO f", "INTO m"))
+    until(lambda: bool(cleared))
+    assert "other" not in cleared[0]
+    assert "first" in cleared[0]
+    until(lambda: not list(manifests.iterdir()))
 
 
 # --- an epoch that is in one sink of a pipeline, while the commit hangs in the other --------------------------------

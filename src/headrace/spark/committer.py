@@ -334,15 +334,20 @@ class EpochCommitter:
         busy = self._busy
         if not busy.acquire(timeout=FORGET_SECONDS):
             return
+        try:  # not in the thread: if a sink hangs, that may go on when a new stream of this name has the directory
+            progress, pipelines = read_progress(self._directory), self._plans.all()
+        except BaseException:
+            busy.release()
+            raise
+        self.sinks.settle_seconds = FORGET_SECONDS / 2  # the rest is for the other sinks
 
         def forget() -> None:
             try:
-                progress = read_progress(self._directory)
                 debts = still_owed(progress.debts, self.sinks.settled)
                 for debt in debts:
                     _log.warning(_never_written(debt).render())
                 owing = {(debt.pipeline.instance, debt.sink) for debt in debts}
-                self.sinks.forget_stream(self._plans.all(), letters, progress.epoch, owing)
+                self.sinks.forget_stream(pipelines, letters, progress.epoch, owing)
             finally:
                 busy.release()
 
