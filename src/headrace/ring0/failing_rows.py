@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from headrace.base.python_values import python_value
-from headrace.errors import EvaluationFailed
+from headrace.errors import EvaluationFailed, HeadraceError
 from headrace.exec.failures import coded
-from headrace.exec.sizing import pieces_of
+from headrace.exec.sizing import pieces_to_search
 from headrace.exec.trying import first_failing
 from headrace.model.program import FallibleExpression, PipelineProgram
 from headrace.model.schema import Schema, field_at
@@ -43,7 +44,10 @@ def explained(
     failure = coded(problem)
     if not isinstance(failure, EvaluationFailed) or "expression" in failure.params:
         return problem
-    pieces = pieces_of(program.ring0, program.meaning, rows)
+    try:
+        pieces = pieces_to_search(program.ring0, program.meaning, rows)
+    except (HeadraceError, duckdb.Error):  # another row is too large
+        return problem
     for candidate in program.ring0.fallible:
         for piece in pieces:
             row = first_failing(program.meaning, candidate.sql, piece)
