@@ -133,6 +133,7 @@ class Delivery:
         up."""
         with contextlib.suppress(HeadraceError):  # a sink that does not answer may have committed
             if not any(self._open(name).committed(self._key) for name in self._sinks):
+                self.left = {}  # before a promise is taken back
                 for name in self._sinks:
                     self._discard(name)
 
