@@ -107,7 +107,9 @@ def test_a_promise_that_was_removed_is_noticed_also_if_the_re_run_has_staged_not
     assert rig.shown("b") == ([] if gone else [1, 2, 3])
 
 
-def test_nobody_owes_an_epoch_whose_promises_are_taken_back_until_there_is_room(tmp_path: Path) -> None:
+def test_nobody_owes_an_epoch_whose_promises_are_taken_back_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sink may hang while its rows are deleted. Then no sink may owe what another one cannot show any more."""
     rig = Rig(tmp_path, {}, {})
     rig.fail("a", "commit", 1, SinkUnavailable)
@@ -120,7 +122,7 @@ def test_nobody_owes_an_epoch_whose_promises_are_taken_back_until_there_is_room(
         left.append(delivery.left)
         discard(key)
 
-    rig.open["a"].discard = looking
+    monkeypatch.setattr(rig.open["a"], "discard", looking)
     with pytest.raises(SinkUnavailable):
         delivery.deliver(rig.staged(0, 1, 2), "", {}, {})
     assert left == [{}]
