@@ -60,6 +60,24 @@ def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mini]:
             "text = 'x'",
         ),
         ("SELECT 10 / d AS k, count(*) AS n FROM s WHERE id > 0 GROUP BY ROLLUP (10 / d)", "10 / d", 5, "d = 0"),
+        (  # here and below, the size of the value already fails
+            "SELECT repeat(text, CAST(text AS INT)) AS r FROM s",
+            "repeat(text, CAST(text AS INT))",
+            4,
+            "text = 'x'",
+        ),
+        (
+            "SELECT id FROM s WHERE length(repeat('a', 7 % d)) > 0 AND id > 1",
+            "length(repeat('a', 7 % d)) > 0",
+            0,
+            "d = 0",
+        ),
+        (
+            "SELECT repeat('a', if(id > 3, raise_error('b'), 1)) AS r, count(*) AS n FROM s GROUP BY 1",
+            "repeat('a', if(id > 3, raise_error('b'), 1))",
+            4,
+            "id = 4",
+        ),
         ("SELECT if(id > 3, raise_error('a) b'), 1) AS r FROM s", "if(id > 3, raise_error('a) b'), 1)", 4, "id = 4"),
         (
             "SELECT id FROM s WHERE assert_true(id < 4, 'much') IS NULL",

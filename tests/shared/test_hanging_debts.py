@@ -6,15 +6,21 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SinkFailed
 from headrace.hub import rollout
 from headrace.hub.hub import Hub
-from headrace.spark import driver_sinks
+from headrace.model.definitions import PipelineDef
+from headrace.sinks.file_sink import FileTask
+from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.spark import committer, driver_sinks
+from headrace.spark.driver_sinks import DriverSinks
 from headrace.state.progress import read_progress
 from headrace.stream import managed_query
 from tests.e2e.support import put
@@ -193,6 +199,37 @@ def test_a_sink_that_hangs_in_what_it_owes_does_not_hold_up_the_drop_of_its_stre
     assert any("[SINK_FAILED]" in text and "epoch 0" in text and "sink h" in text for text in caplog.messages)
 
 
+def test_a_sink_that_begins_to_hang_when_its_stream_is_dropped_keeps_no_other_from_being_cleared_nor_a_new_stream(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_sinks, "SETTLE_SECONDS", 3.0)
+    monkeypatch.setattr(committer, "FORGET_SECONDS", 1.0)
+    cleared, forget = list[set[str]](), DriverSinks.forget_stream
+
+    def forgets(sinks: DriverSinks, pipelines: Iterable[PipelineDef], *rest: Any) -> None:
+        known = list(pipelines)
+        cleared.append({p.name for p in known})
+        forget(sinks, known, *rest)
+
+    monkeypatch.setattr(DriverSinks, "forget_stream", forgets)
+    rig.sink.refuses.set()
+    rig.add("a")
+    rig.start("g, h")
+    until(lambda: len(rig.owed()) == 1)
+    manifests = rig.path / "out" / "_headrace" / "manifests"
+    assert list(manifests.iterdir())
+    rig.hub.sql("DROP PIPELINE bad; DROP PIPELINE first; DROP PIPELINE last")
+    rig.sink.refuses.clear()
+    rig.hub.sql("DROP STREAM raw")
+    assert rig.sink.entered.wait(30)
+    script = SCRIPT.format(path=rig.path, sinks="m").replace("CREATE SINK", "-- CREATE SINK")
+    rig.hub.sql(script.replace("PIPELINE first", "PIPELINE other").replace("INTO f", "INTO m"))
+    until(lambda: bool(cleared))
+    assert "other" not in cleared[0]
+    assert "first" in cleared[0]
+    until(lambda: not list(manifests.iterdir()))
+
+
 # --- an epoch that is in one sink of a pipeline, while the commit hangs in the other --------------------------------
 
 
@@ -256,12 +293,43 @@ def test_no_sink_has_an_epoch_whose_promise_hung(tmp_path: Path, monkeypatch: py
     rig.hub.close(drain=False)
 
 
+@pytest.mark.parametrize("sinks", ["g, h", "h, g"])
+def test_a_sink_owes_no_promise_that_it_never_gave_because_the_other_one_was_detached(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, sinks: str
+) -> None:
+    stage, refuses = FileTask.stage, threading.Event()
+
+    def staging(task: FileTask, table: pa.Table, key: SinkKey) -> Staged:
+        if task.paths.sink == "g" and refuses.is_set():
+            raise SinkFailed("it refuses")
+        return stage(task, table, key)
+
+    monkeypatch.setattr(FileTask, "stage", staging)
+    rig.sink.answers.set()
+    rig.add("a")
+    script = SCRIPT.format(path=rig.path, sinks=sinks)
+    rig.hub.sql(script.replace("/good'", "/good', retries = '0', on_failure = 'detach'"))
+    until(lambda: lines(rig.path / "hangs") == lines(rig.path / "good") == rig.rows)
+    rig.sink.answers.clear()
+    refuses.set()
+    rig.add("b")
+    assert rig.sink.entered.wait(30)
+    rig.hub.sql("STOP PIPELINE bad NOW")
+    rig.neighbours_have_all()
+    until(lambda: rig.owed() == [("bad", "h", 1)])
+    rig.kill()
+    rig.add("c")
+    until(lambda: lines(rig.path / "out") == rig.rows)
+    until(lambda: rig.owed() == [])  # it cannot be told that a promise is missing
+    assert lines(rig.path / "hangs") == lines(rig.path / "good") == rig.rows[:1]
+
+
 def test_a_sink_that_still_hangs_when_the_hub_is_opened_again_holds_up_no_other_pipeline(rig: Rig) -> None:
     """It was dropped, and its debt was durable, before the hub was killed."""
     hang_in_second_epoch(rig, "g, h")
     rig.hub.sql("DROP PIPELINE bad")
     rig.neighbours_have_all()
-    assert ("bad", "h", 1) in rig.owed()
+    until(lambda: ("bad", "h", 1) in rig.owed())  # the progress is written after the sinks have the rows
     rig.sink.kill()
     rig.sink.entered.clear()
     rig.sink.answers.clear()

@@ -94,7 +94,7 @@ def test_the_status_names_the_sink_and_other_streams_go_on(rig: Rig) -> None:
 
 
 def test_with_a_time_limit_the_stream_waits_with_a_reason_and_blames_no_pipeline(rig: Rig) -> None:
-    rig.start("max_epoch_time = '1s',")
+    rig.start("max_epoch_time = '3s',")
     until(lambda: rig.hub.streams["raw"].status().state == "retrying")
     problems = set[str]()
     end = time.monotonic() + 4  # several attempts
@@ -113,7 +113,7 @@ def test_with_a_time_limit_the_stream_waits_with_a_reason_and_blames_no_pipeline
     until(lambda: rig.hub.pipelines["first"].status().state == "running")
 
 
-@pytest.mark.parametrize("options", ["", "max_epoch_time = '1s',"])
+@pytest.mark.parametrize("options", ["", "max_epoch_time = '3s',"])
 def test_a_hub_that_is_closed_or_killed_and_opened_again_has_every_row_and_letter_once(
     rig: Rig, options: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 
 from headrace.hub import rollout
 from headrace.hub.hub import Hub
+from headrace.sinks.file_sink import FileSink
+from headrace.sinks.sink_kind import SinkKey, Staged
+from headrace.spark.hanging import HangingSinks
 from tests.e2e.support import put
 from tests.shared.chain import record
-from tests.shared.hanging import Queries, Sink, until
+from tests.shared.hanging import Queries, Sink, lines, until
 from tests.shared.test_restored_sinks import written
 
 SCRIPT = """
@@ -81,6 +85,46 @@ def test_a_time_limit_stops_the_pipeline_whose_sink_hangs_and_no_other(
     until(lambda: "c" in "".join(p.read_text() for p in (tmp_path / "hangs").glob("part-*")))
     until(lambda: written(tmp_path) == [("a", 1), ("b", 2), ("c", 3)])
     assert {hub.pipelines[name].status().state for name in ("first", "last", "bad")} == {"running"}
+
+
+def test_one_commit_at_a_time_uses_a_sink_although_the_one_that_hung_answers_while_it_is_given_up(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink, hold, commit = Sink(monkeypatch, "commit"), HangingSinks.hold, FileSink.commit
+    next_one, inside, most = threading.Event(), list[int](), list[int]()
+
+    def committing(sink: FileSink, key: SinkKey, staged: list[Staged]) -> int:
+        if sink.paths.sink != "n":
+            return commit(sink, key, staged)
+        inside.append(key.epoch)
+        most.append(len(inside))
+        next_one.set()
+        time.sleep(1.0 if len(most) == 1 else 0.0)  # so that another commit could come
+        try:
+            return commit(sink, key, staged)
+        finally:
+            inside.pop()
+
+    def holding(hanging: HangingSinks, token: object, instance: int, name: str, whole: bool) -> None:
+        hold(hanging, token, instance, name, whole)
+        if whole:
+            sink.answers.set()
+            next_one.wait(1)
+
+    monkeypatch.setattr(FileSink, "commit", committing)
+    monkeypatch.setattr(HangingSinks, "hold", holding)
+    script = SCRIPT.format(path=tmp_path).replace("INTO m AS", "INTO n AS")
+    hub.sql(
+        script.replace(
+            "CREATE SINK m WITH (type = 'memory')", f"CREATE SINK n WITH (type = 'jsonl', path = '{tmp_path}/n')"
+        )
+    )
+    assert sink.entered.wait(30)
+    hub.sql("DROP PIPELINE bad")
+    until(lambda: lines(tmp_path / "n") == [("a", 1)])
+    put(tmp_path / "in" / "1.json", [record(2, k="b", v=2)])
+    until(lambda: lines(tmp_path / "n") == [("a", 1), ("b", 2)])
+    assert max(most) == 1
 
 
 def test_a_pipeline_whose_commit_hangs_keeps_its_sinks(

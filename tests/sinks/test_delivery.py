@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import SinkFailed, StateDamaged
+from headrace.errors import SinkFailed, SinkUnavailable, StateDamaged
 from headrace.model.definitions import PipelineDef, SinkDef
 from headrace.sinks import SINKS
 from headrace.sinks.delivery import Delivered, Delivery, retried, stage
@@ -105,6 +105,28 @@ def test_a_promise_that_was_removed_is_noticed_also_if_the_re_run_has_staged_not
     result = rig.deliver(1, rig.staged(1, 3))
     assert ("STATE_DAMAGED" in result.failure) == gone
     assert rig.shown("b") == ([] if gone else [1, 2, 3])
+
+
+def test_nobody_owes_an_epoch_whose_promises_are_taken_back_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sink may hang while its rows are deleted. Then no sink may owe what another one cannot show any more."""
+    rig = Rig(tmp_path, {}, {})
+    rig.fail("a", "commit", 1, SinkUnavailable)
+    rig.fail("b", "commit", 1, SinkUnavailable)
+    delivery = Delivery(rig.pipeline, rig.open.__getitem__, rig.key(0), {}, rig.waits.append)
+    left = list[Any]()
+    discard = rig.open["a"].discard
+
+    def looking(key: SinkKey) -> None:
+        left.append(delivery.left)
+        discard(key)
+
+    monkeypatch.setattr(rig.open["a"], "discard", looking)
+    with pytest.raises(SinkUnavailable):
+        delivery.deliver(rig.staged(0, 1, 2), "", {}, {})
+    assert left == [{}]
+    assert _promises(tmp_path, "a") == _promises(tmp_path, "b") == []
 
 
 def test_an_epoch_without_rows_that_a_sink_owes_is_no_error(tmp_path: Path) -> None:

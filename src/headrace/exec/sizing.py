@@ -8,6 +8,8 @@ pipeline with `repeat(x, 1000000)` made a worker use gigabytes. A program theref
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import OutOfMemory, TooManyValues, ValueTooLarge
 from headrace.exec import duck
+from headrace.exec.trying import ROW, tried
 from headrace.model.program import Growth, Meaning, Ring0Program
 
 # docs/sql.md states these limits: bytes of one value, and of all values of one row.
@@ -40,12 +43,15 @@ def fits(growth: Growth, table: pa.Table) -> bool:
     return bound <= PASS_BYTES and not (growth.values and bound > MAX_VALUE)
 
 
-def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) -> list[pa.Table]:
-    """Cut `table` into pieces for one pass each, in order. Raises ValueTooLarge for a row that would be too large."""
+def in_pieces(
+    growth: Growth, meaning: Meaning, relation: str, table: pa.Table, size_of: Callable[[str], str] = str
+) -> list[pa.Table]:
+    """Cut `table` into pieces for one pass each, in order. Raises ValueTooLarge for a row that would be too large. A
+    size is evaluated as `size_of` returns it. One that fails raises duckdb.Error."""
     if table.num_rows == 0 or fits(growth, table):
         return [table]
     columns = [*(v.sql for v in growth.values), growth.plain]
-    selected = ", ".join(f"CAST({sql} AS DOUBLE) AS s{i}" for i, sql in enumerate(columns))
+    selected = ", ".join(f"CAST({size_of(sql)} AS DOUBLE) AS s{i}" for i, sql in enumerate(columns))
     found = pa.concat_tables(
         duck.run(meaning, f"SELECT {selected} FROM {relation}", {relation: part}) for part in _parts(table)
     )
@@ -75,8 +81,19 @@ def in_pieces(growth: Growth, meaning: Meaning, relation: str, table: pa.Table) 
 def pieces_of(program: Ring0Program, meaning: Meaning, rows: pa.Table) -> list[pa.Table]:
     """`rows` in the pieces over which the first step of `program` runs. What evaluates a part of it runs over them,
     too."""
-    growth = program.generators[0].growth if program.generators else program.growth
-    return in_pieces(growth, meaning, "rows", rows)
+    return in_pieces(_first_growth(program), meaning, "rows", rows)
+
+
+def pieces_to_search(program: Ring0Program, meaning: Meaning, rows: pa.Table) -> list[pa.Table]:
+    """As `pieces_of`, although the size of a row may fail, like the step over it. Then it counts as nothing. Raises
+    ValueTooLarge, and duckdb.Error if DuckDB cannot try it."""
+    numbered = rows.append_column(ROW, pa.array(np.arange(rows.num_rows)))  # for `tried`
+    pieces = in_pieces(_first_growth(program), meaning, "rows", numbered, size_of=tried)
+    return [piece.drop_columns([ROW]) for piece in pieces]
+
+
+def _first_growth(program: Ring0Program) -> Growth:
+    return program.generators[0].growth if program.generators else program.growth
 
 
 def _parts(table: pa.Table) -> list[pa.Table]:

@@ -48,6 +48,11 @@ def fails(sql: str) -> str:
     return f"TRY(struct_pack(v := {_triable(sql)})) IS NULL"
 
 
+def tried(sql: str) -> str:
+    """`sql`, or NULL on the rows on which it fails. The rows have a column ROW."""
+    return f"TRY({_triable(sql)})"
+
+
 def _triable(sql: str) -> str:
     """`sql` with another call in place of error(), which DuckDB does not allow in TRY. It fails too, and is NULL for
     the type checker. It reads ROW, so that it is no constant, which would fail when DuckDB plans."""

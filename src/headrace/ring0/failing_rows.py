@@ -13,14 +13,13 @@ from headrace.base.python_values import python_value
 from headrace.errors import EvaluationFailed, HeadraceError
 from headrace.exec.failures import coded
 from headrace.exec.generate import after_generator, made_rows
-from headrace.exec.sizing import pieces_of
+from headrace.exec.sizing import pieces_to_search
 from headrace.exec.trying import first_failing
 from headrace.model.program import FallibleExpression, Meaning, PipelineProgram, Ring0Program
 from headrace.model.schema import NESTED, Schema, field_at
 from headrace.ring0.batch import PLACE
 
 _SHOWN = 60
-_UNSIZED = 64  # rows of a piece if their sizes are unknown: a value may have 16 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +71,11 @@ def _first(
 
 
 def _pieces(meaning: Meaning, rest: Ring0Program, rows: pa.Table) -> list[pa.Table]:
+    """`rows` in pieces that fit into memory; none if there are no such pieces."""
     try:
-        return pieces_of(rest, meaning, rows)
-    except (duckdb.Error, HeadraceError):  # the size of a value depends on the expression that fails
-        return [rows.slice(start, _UNSIZED) for start in range(0, rows.num_rows, _UNSIZED)]
+        return pieces_to_search(rest, meaning, rows)
+    except (duckdb.Error, HeadraceError):  # another row is too large
+        return []
 
 
 def _made(program: PipelineProgram, rest: Ring0Program, rows: pa.Table, after: int) -> Iterator[pa.Table]:

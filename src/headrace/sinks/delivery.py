@@ -97,7 +97,8 @@ class Delivery:
     """Delivers one epoch of one pipeline. `debts` are older epochs that a sink still owes, by sink name.
 
     `left` are the sinks that have not committed the epoch, with what is staged there, once it is decided. It is empty
-    if no sink has committed the epoch, and None as long as that is not known. Any thread may read it.
+    if no sink has committed the epoch, and None as long as that is not known. `promised` are the sinks that have
+    promised rows of it to this delivery. Any thread may read both.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Delivery:
         self._sinks = {s.name: s for s, _ in pipeline.outlets}
         self._result = Delivered()
         self.left: Mapping[str, list[Staged]] | None = None
+        self.promised: frozenset[str] = frozenset()
 
     def deliver(
         self, receipts: Mapping[str, list[Staged]], failure: str, lost: Mapping[str, str], gone: Mapping[str, str]
@@ -131,6 +133,7 @@ class Delivery:
         up."""
         with contextlib.suppress(HeadraceError):  # a sink that does not answer may have committed
             if not any(self._open(name).committed(self._key) for name in self._sinks):
+                self.left = {}  # before a promise is taken back
                 for name in self._sinks:
                     self._discard(name)
 
@@ -194,6 +197,7 @@ class Delivery:
         sink = self._settled(name)
         if staged:
             sink.promise(self._key, staged)
+            self.promised |= {name}
 
     def _settled(self, name: str) -> DriverSink:
         """A sink that has committed the older epochs that it owes. A later commit would delete their staged rows. The

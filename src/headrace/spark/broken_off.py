@@ -28,11 +28,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokenOff:
-    """How far the delivery of an epoch came: the sinks that have to commit it, with what is staged there. None of them
-    if it is not decided (`left` of `headrace.sinks.delivery.Delivery`)."""
+    """How far the delivery of an epoch came: the sinks that have to commit it, with what is staged there, and those
+    that have promised rows. None have to if it is not decided (`headrace.sinks.delivery.Delivery`)."""
 
     epoch: int
     left: Mapping[str, Sequence[Staged]]
+    promised: Collection[str]
 
 
 def owed_by_hanging(
@@ -49,8 +50,9 @@ def owed_by_hanging(
     sink is used. `known` is how far a commit of this process came. Without it, sinks that answer say whether an earlier
     process has decided the epoch."""
     result = Delivered(failure=failure)
+    promised: Collection[str] = ()
     if known is not None and known.epoch == key.epoch:
-        left: Mapping[str, Sequence[Staged]] = known.left
+        left, promised = known.left, known.promised
     elif len(asked) == 1:  # it may have begun to show the epoch
         left = dict.fromkeys(asked, ())
     else:
@@ -63,7 +65,7 @@ def owed_by_hanging(
         sink = None if name in hanging else _opened(open_sink, name)
         if sink is None or isinstance(sink, DurablePromises):  # only sinks that do I/O hang, or cannot be opened
             result.owed.append(name)
-            if staged and len(asked) > 1:
+            if name in promised:
                 result.promised.append(name)
         else:
             _show_now(pipeline, key, name, staged=staged, sink=sink)

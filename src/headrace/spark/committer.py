@@ -78,7 +78,7 @@ class EpochCommitter:
         self._committing: threading.Lock | None = None  # the lock of the commit that runs
         self._epoch: EpochCommit | None = None  # the epoch of that commit
         self._broken_off: dict[int, BrokenOff] = {}  # how far commits came that were given up, by instance
-        self._passing = threading.Lock()  # held while a commit ends or is given up
+        self._passing = self.sinks.turn  # held while a commit takes a sink, ends or is given up
         self._forgotten: set[int] = set()
         self._quit: set[tuple[int, int]] = set()  # instances that were stopped at once, with their generation
 
@@ -160,8 +160,7 @@ class EpochCommitter:
             require_own()
 
         with self._alone(require):
-            require_own()  # it may have waited for a commit that was given up
-            self.sinks.use("")
+            self.sinks.use("", require=require_own)  # it may have waited for a commit that was given up
             self._committing = busy
             try:
                 self._commit(rows, require, queries)
@@ -250,9 +249,7 @@ class EpochCommitter:
         epoch.commit_letters()
         declared = self._known()
         debts = epoch.debts(declared)
-        require_current()  # one that was given up says nothing about the sink that is used now
-        self.sinks.use("")
-        require_current()
+        self.sinks.use("", require=require_current)  # one that was given up says nothing about the sink in use
         with collection_paused():
             progress = epoch.progress(declared, debts)
         self._progress.write(progress)
@@ -334,15 +331,20 @@ class EpochCommitter:
         busy = self._busy
         if not busy.acquire(timeout=FORGET_SECONDS):
             return
+        try:  # not in the thread: if a sink hangs, that may go on when a new stream of this name has the directory
+            progress, pipelines = read_progress(self._directory), self._plans.all()
+        except BaseException:
+            busy.release()
+            raise
+        self.sinks.settle_seconds = FORGET_SECONDS / 2  # the rest is for the other sinks
 
         def forget() -> None:
             try:
-                progress = read_progress(self._directory)
                 debts = still_owed(progress.debts, self.sinks.settled)
                 for debt in debts:
                     _log.warning(_never_written(debt).render())
                 owing = {(debt.pipeline.instance, debt.sink) for debt in debts}
-                self.sinks.forget_stream(self._plans.all(), letters, progress.epoch, owing)
+                self.sinks.forget_stream(pipelines, letters, progress.epoch, owing)
             finally:
                 busy.release()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,11 @@ from headrace.state.progress import Debt
 SETTLE_SECONDS = 10.0
 HANGS = "a commit hangs in it"
 _log = logging.getLogger(__name__)
+Require = Callable[[], None]
+
+
+def _always() -> None:
+    """What a caller that is never given up requires."""
 
 
 def settle_limit(settings: StreamSettings) -> float:
@@ -57,7 +63,8 @@ class DriverSinks:
     the same files.
 
     An epoch that a sink owes is committed in a thread of its own. If that takes longer than `settle_seconds`, the sink
-    hangs, and the epoch stays owed: no pipeline waits for it but its own. None means no limit.
+    hangs, and the epoch stays owed. The stream goes on, unless the pipeline itself has rows for that sink. None means
+    no limit.
     """
 
     def __init__(
@@ -71,6 +78,7 @@ class DriverSinks:
         self._fed: dict[tuple[int, str], SinkDef] = {}  # the definitions of the feeds among them
         self.in_use = self.used = ""
         self.user: int | None = None
+        self.turn = threading.Lock()  # held while a commit takes its next sink, and while it is given up
         self.hanging = HangingSinks()
         self.settle_seconds: float | None = SETTLE_SECONDS
 
@@ -111,18 +119,21 @@ class DriverSinks:
         opened = self._fed.get((pipeline.instance, name))
         return opened is not None and any(sink.name == name and sink != opened for sink in pipeline.sinks)
 
-    def for_commit(self, pipeline: PipelineDef, name: str) -> DriverSink:
+    def for_commit(self, pipeline: PipelineDef, name: str, require: Require = _always) -> DriverSink:
         """One of a pipeline's sinks, which the commit is about to use."""
-        self.use(f"sink {name} of pipeline {pipeline.name}", pipeline.instance, name)
+        self.use(f"sink {name} of pipeline {pipeline.name}", pipeline.instance, name, require)
         return self.of(pipeline, name)
 
-    def use(self, what: str, instance: int | None = None, sink: str = "") -> None:
-        """Note what the commit waits for from now on."""
-        self.in_use, self.user, self.used = what, instance, sink
+    def use(self, what: str, instance: int | None = None, sink: str = "", require: Require = _always) -> None:
+        """Note what the commit waits for from now on. `require` raises if the commit was given up: it can be given up
+        for the sink that it uses, and not on its way to the next one."""
+        with self.turn:
+            require()
+            self.in_use, self.user, self.used = what, instance, sink
 
-    def letters_for_commit(self, sink: SinkDef) -> DriverSink:
+    def letters_for_commit(self, sink: SinkDef, require: Require = _always) -> DriverSink:
         """The sink of the stream's dead letters, which the commit is about to use."""
-        self.use(f"sink {sink.name} with the dead letters", STREAM_LANE, sink.name)
+        self.use(f"sink {sink.name} with the dead letters", STREAM_LANE, sink.name, require)
         return self.letters(sink)
 
     def letters(self, sink: SinkDef) -> DriverSink:
@@ -152,12 +163,13 @@ class DriverSinks:
         """The key of an epoch that a sink owes."""
         return replace(self.key(debt.pipeline.instance, debt.epoch), promised=debt.promised)
 
-    def settle(self, debt: Debt) -> None:
+    def settle(self, debt: Debt, require: Require = _always) -> None:
         """Commit an epoch that a sink owes. Raises what the sink raises, and SinkFailed if it takes too long."""
         pipeline, name = debt.pipeline, debt.sink
         if self.hanging.takes(pipeline.instance, name):
             raise SinkFailed(f"an earlier commit of pipeline {pipeline.name} still hangs in one of its sinks")
-        self.use(f"sink {name} of pipeline {pipeline.name}, which owes epoch {debt.epoch}", pipeline.instance, name)
+        what = f"sink {name} of pipeline {pipeline.name}, which owes epoch {debt.epoch}"
+        self.use(what, pipeline.instance, name, require)
 
         def commit() -> None:
             self.of(pipeline, name).commit(self.owed(debt), [])
@@ -167,11 +179,11 @@ class DriverSinks:
         else:
             self.hanging.limited(pipeline.instance, name, commit, self.settle_seconds)
 
-    def settled(self, debt: Debt, declared: bool = True) -> bool:
+    def settled(self, debt: Debt, declared: bool = True, require: Require = _always) -> bool:
         """Try to commit an epoch that a sink owes. True if that worked. Also true if files of the sink are damaged or
         gone, and the pipeline is not `declared` any more: then nothing can bring the rows back."""
         try:
-            self.settle(debt)
+            self.settle(debt, require)
         except StateDamaged as problem:
             if declared:
                 return False
@@ -187,14 +199,11 @@ class DriverSinks:
         hanging = self.hanging.sinks(pipeline.instance, seconds=SETTLE_SECONDS)
         return {name: note for name, note in notes.items() if note} | dict.fromkeys(hanging, HANGS)
 
-    def forget(
-        self, pipelines: Collection[PipelineDef], epoch: int, require_current: Callable[[], None] = lambda: None
-    ) -> None:
+    def forget(self, pipelines: Collection[PipelineDef], epoch: int, require_current: Require = _always) -> None:
         """Close the sinks of dropped pipelines and delete the rows or manifests that they keep. `require_current`
         raises when another commit may use the sinks."""
         for p in pipelines:
-            require_current()
-            self.use(f"the sinks of pipeline {p.name}", p.instance)
+            self.use(f"the sinks of pipeline {p.name}", p.instance, require=require_current)
             for outlet, _ in p.outlets:
                 with contextlib.suppress(HeadraceError):  # the leftovers are small, and invisible to readers
                     self.of(p, outlet.name).forget(self.key(p.instance, epoch))

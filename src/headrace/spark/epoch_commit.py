@@ -108,8 +108,8 @@ class EpochCommit:
             return
         if queries is None:
             raise InternalError("a pipeline on the epoch host needs Spark")
-        self._require_current()
-        self._sinks.use(f"the Spark queries of {', '.join(q.pipeline.name for q in asked[:8])}")
+        names = ", ".join(q.pipeline.name for q in asked[:8])
+        self._sinks.use(f"the Spark queries of {names}", require=self._require_current)
         settings = stream_settings(self._plan.stream)
         for instance, outcome in queries.run(asked, query_limit(settings), quit_now).items():
             self.query_ms[instance] = outcome.ms
@@ -160,11 +160,11 @@ class EpochCommit:
         staged = self._found.receipts[STREAM_LANE].get(sink.name, []) if sink is not None else []
         if sink is None or not staged:
             return
-        self._require_current()
         if self._sinks.hanging.takes(STREAM_LANE, sink.name):
             raise letters_hang(self._plan.stream.name, sink.name)
         try:
-            self._letters = self._sinks.letters_for_commit(sink).commit(self._key(STREAM_LANE), staged)
+            opened = self._sinks.letters_for_commit(sink, self._require_current)
+            self._letters = opened.commit(self._key(STREAM_LANE), staged)
         except SinkFailed as problem:
             raise for_stream(problem) from problem
 
@@ -185,8 +185,7 @@ class EpochCommit:
         known = declared | self.members.keys()
 
         def settled(debt: Debt) -> bool:
-            self._require_current()
-            return self._sinks.settled(debt, debt.pipeline.instance in known)
+            return self._sinks.settled(debt, debt.pipeline.instance in known, self._require_current)
 
         return (*still_owed(self._before.debts, settled), *new)
 
@@ -224,8 +223,7 @@ class EpochCommit:
         return found
 
     def _open(self, pipeline: PipelineDef, name: str) -> DriverSink:
-        self._require_current()
-        return self._sinks.for_commit(pipeline, name)
+        return self._sinks.for_commit(pipeline, name, self._require_current)
 
     def _key(self, instance: int) -> SinkKey:
         found = self._keys.get(instance)
@@ -247,9 +245,8 @@ class EpochCommit:
                     self._verify_one(partial(self._open, p, sink.name), p.instance)
         letters = self._plan.stream.dead_letters
         if letters is not None and not hanging.takes(STREAM_LANE, letters.name):
-            self._require_current()
-            self._verify_one(partial(self._sinks.letters_for_commit, letters), STREAM_LANE)
-        self._sinks.use("")
+            self._verify_one(partial(self._sinks.letters_for_commit, letters, self._require_current), STREAM_LANE)
+        self._sinks.use("", require=self._require_current)
 
     def _verify_one(self, opened: Callable[[], DriverSink], instance: int) -> None:
         try:
@@ -285,8 +282,9 @@ class EpochCommit:
         """How far the delivery of an instance has come, when this commit is given up because it hangs in one of its
         sinks. None if that is not known."""
         delivery = self._deliveries.get(instance)
-        left = None if delivery is None else delivery.left
-        return None if left is None else BrokenOff(self._epoch, left)
+        if delivery is None or (left := delivery.left) is None:
+            return None
+        return BrokenOff(self._epoch, left, delivery.promised)
 
     def _hanging(self, p: PipelineDef) -> set[str]:
         """The sinks of a pipeline in which a call hangs, except those that were detached before."""
@@ -309,8 +307,8 @@ class EpochCommit:
             sinks = ", ".join(sorted(self._hanging(p)))
             if not sinks:
                 return
-            self._require_current()
-            self._sinks.use(f"sink {sinks} of pipeline {p.name}, which owes an older epoch", p.instance, sinks)
+            what = f"sink {sinks} of pipeline {p.name}, which owes an older epoch"
+            self._sinks.use(what, p.instance, sinks, self._require_current)
             time.sleep(LOOK_SECONDS)
 
     def _undelivered(self, p: PipelineDef, failure: str) -> Delivered:

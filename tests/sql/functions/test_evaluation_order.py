@@ -243,6 +243,7 @@ def _values(text: str) -> list[Any]:
         ("array(1 / b) > array_prepend(CAST(NULL AS ARRAY<DOUBLE>), d)", [None, FAILED, None]),
         ("element_at(array(a), b + 1) != array_max(array_append(CAST(NULL AS ARRAY<INT>), a))", [None, None, FAILED]),
         ("array_prepend(CAST(NULL AS ARRAY<DOUBLE>), d) > array(1 / b)", [None, None, None]),
+        ("try_mod(CAST(c AS INT), nullif(b, CAST(NULL AS INT) ^ b) * 0)", [None, None, None]),
     ],
 )
 def test_operands_are_evaluated_like_in_spark(text: str, values: list[Any]) -> None:

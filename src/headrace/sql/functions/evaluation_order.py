@@ -197,9 +197,19 @@ def try_cast_is_never_null(source: DataType, target: DataType) -> bool:
 
 def skips(overload: Overload, args: Sequence[Expr]) -> bool:
     """True if the SQL of the function may leave an operand unevaluated that Spark evaluates: DuckDB's optimizer drops
-    all operands beside one that it knows to be NULL. That NULL is the value of a constant expression, or of a call such
-    as array_append(NULL, a): `fold_constants` has replaced the calls that are a written NULL for Spark, too."""
-    return overload.name in _SKIPPING or (stops_at_null(overload) and any(map(_may_be_folded_to_null, args)))
+    all operands beside a literal NULL. That NULL is the value of a constant expression: `fold_constants` has replaced
+    the calls in which NULL is written."""
+    nulls = [i for i, arg in enumerate(args) if isinstance(arg, Literal) and arg.value is None]
+    dropped = bool(nulls) and stops_at_null(overload)
+    return overload.name in _SKIPPING or dropped
+
+
+def is_dropped_beside(overload: Overload, args: Sequence[Expr], place: int) -> bool:
+    """True if DuckDB's optimizer may drop an operand, because it finds out that one which Spark evaluates later is
+    NULL, such as array_append(NULL, a). For Spark that is no written NULL."""
+    order = _ORDER.get(overload.name, ())
+    places = list(order if len(order) == len(args) else range(len(args)))
+    return stops_at_null(overload) and any(_may_be_folded_to_null(args[i]) for i in places[places.index(place) + 1 :])
 
 
 def _may_be_folded_to_null(expr: Expr) -> bool:
@@ -211,6 +221,8 @@ def _may_be_folded_to_null(expr: Expr) -> bool:
         return all(map(_may_be_folded_to_null, values))
     if isinstance(expr, Call) and expr.name in _NEVER_NULL:
         return False
+    if isinstance(expr, Call) and expr.name == "nullif":
+        return _may_be_folded_to_null(expr.args[0])
     return any(map(_may_be_folded_to_null, expr.children))
 
 

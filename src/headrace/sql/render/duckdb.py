@@ -34,6 +34,7 @@ from headrace.sql.functions.evaluation_order import (
     begins_later,
     casts_inside,
     evaluated,
+    is_dropped_beside,
     is_strict,
     skips,
     stops_at_null,
@@ -151,7 +152,9 @@ def _forced(expr: Call, overload: Overload, operands: list[Expr]) -> Iterator[in
     for i, operand in enumerate(expr.args):
         if not throws(operand) or isinstance(operand, Lambda):
             continue
-        late = operand in operands and _is_late(expr, overload, operands, i)
+        late = operand in operands and (
+            _is_late(expr, overload, operands, i) or is_dropped_beside(overload, expr.args, i)
+        )
         if all_of_them or (all_but_first and i) or late or _is_left_out(expr, overload, i):
             yield i
 
