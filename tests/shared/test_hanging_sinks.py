@@ -7,14 +7,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace.errors import StateUnavailable
 from headrace.hub import rollout
 from headrace.hub.hub import Hub
 from headrace.sinks.file_sink import FileSink
 from headrace.sinks.sink_kind import SinkKey, Staged
 from headrace.spark.hanging import HangingSinks
+from headrace.stream.inflight import epoch_limit
 from tests.e2e.support import put
 from tests.shared.chain import record
 from tests.shared.hanging import Queries, Sink, lines, until
@@ -69,9 +72,19 @@ def test_a_time_limit_stops_the_pipeline_whose_sink_hangs_and_no_other(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     sink = Sink(monkeypatch, method)
+    looks = list[int]()
+
+    def sometimes(*given: Any) -> float | None:
+        looks.append(1)
+        if len(looks) == 2:
+            raise StateUnavailable("a file of the state cannot be read for a moment", path=str(tmp_path))
+        return epoch_limit(*given)
+
+    monkeypatch.setattr("headrace.stream.managed_query.epoch_limit", sometimes)
     hub.sql(SCRIPT.format(path=tmp_path).replace("'json',", "'json', max_epoch_time = '1s',"))
     assert sink.entered.wait(30)
     until(lambda: hub.pipelines["bad"].status().state == "failed")
+    assert len(looks) > 2
     reason = hub.pipelines["bad"].status().changes[-1].reason
     assert "[EPOCH_TIMEOUT]" in reason
     assert "sink h of pipeline bad" in reason

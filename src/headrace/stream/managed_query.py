@@ -239,11 +239,14 @@ class ManagedQuery:
             now = time.monotonic()
             if self.committer.stuck != stuck:
                 stuck, since = self.committer.stuck, now
-            if stuck is not None and now - since > STUCK_SECONDS and self._is_left_out(stuck):
-                self.supervisor.bounce()
-                return
-            if self._aborted():
-                return
+            try:
+                if stuck is not None and now - since > STUCK_SECONDS and self._is_left_out(stuck):
+                    self.supervisor.bounce()
+                    return
+                if self._aborted():
+                    return
+            except HeadraceError:  # a file of the state cannot be read now; the limit must not end with that
+                continue
 
     def _is_left_out(self, instance: int) -> bool:
         """True if the stream goes on without an instance when its query is started again (`EpochCommitter.give_up`)."""
