@@ -31,6 +31,7 @@ _KINDS: dict[TokenType, Kind] = {
 
 
 _PIECES = re.compile(r"\S+")
+_WRONG_DIGITS = re.compile(r"\b[xX]'[^']*[^0-9a-fA-F'][^']*'")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 # How a query of Spark begins. FROM and WITH begin INSERTs too.
 _QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
@@ -69,11 +70,7 @@ def tokenize(text: str) -> list[Token]:
     try:
         raw = _Tokenizer(dialect=_spark()).tokenize(text)
     except TokenError:
-        raise SyntaxProblem(
-            "a quote, a backquote or a comment is not closed",
-            advice="Close it. Double a quote that is part of a string.",
-            span=_unclosed(text),
-        ) from None
+        raise _no_tokens(text) from None
     tokens: list[Token] = []
     for token in raw:
         start, end = token.start, token.end + 1
@@ -100,6 +97,23 @@ def tokenize(text: str) -> list[Token]:
             tokens.append(Token(kind, token.text, start, end))
     tokens.append(Token("end", "", len(text), len(text)))
     return tokens
+
+
+def _no_tokens(text: str) -> SyntaxProblem:
+    """Why a text has no tokens."""
+    unclosed = _unclosed(text)
+    digits = _WRONG_DIGITS.search(text) if unclosed is None else None
+    if digits is not None:
+        return SyntaxProblem(
+            "X takes the digits 0 to 9 and A to F",
+            advice="Write the bytes in pairs of digits, like X'1F'.",
+            span=Span(text, digits.start(), digits.end()),
+        )
+    return SyntaxProblem(
+        "a quote, a backquote or a comment is not closed",
+        advice="Close it. Double a quote that is part of a string.",
+        span=unclosed or Span(text, max(0, len(text) - 1), len(text)),
+    )
 
 
 def statement_ends(text: str) -> int:
@@ -138,8 +152,8 @@ def comment_end(text: str, start: int) -> int:
     return -1
 
 
-def _unclosed(text: str) -> Span:
-    """The position of the quote that is not closed."""
+def _unclosed(text: str) -> Span | None:
+    """The position of the quote that is not closed, or None."""
     position, length = 0, len(text)
     while position < length:
         two, one = text[position : position + 2], text[position]
@@ -159,4 +173,4 @@ def _unclosed(text: str) -> Span:
             position = close + 1
         else:
             position += 1
-    return Span(text, max(0, length - 1), length)
+    return None

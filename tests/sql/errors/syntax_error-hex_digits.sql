@@ -1,0 +1,3 @@
+-- error: SYNTAX_ERROR
+-- at: 1:8
+SELECT X'1G' FROM s
