@@ -101,6 +101,15 @@ def test_the_failure_names_expression_values_and_record(
     assert mini.output(mini.hub.record("other").definition.instance) == [(i,) for i in range(6)]
 
 
+def test_the_reason_is_that_of_the_row_that_is_named(mini: Mini) -> None:
+    mini.hub.sql("CREATE PIPELINE p INTO out AS SELECT 7 % (d + CAST(text AS INT) * 0) AS r FROM s")
+    put(mini.directory.parent / "in" / "a.json", LINES)
+    mini.drain()
+    said = mini.hub.pipelines["p"].status().error  # the cast fails on line 5, and DuckDB evaluates it first
+    assert said is not None and "a.json, line 1, offset 0\n" in said and "d = 0" in said
+    assert "CAST_INVALID_INPUT" not in said
+
+
 @pytest.mark.parametrize(
     ("query", "expression", "row", "values"),
     [

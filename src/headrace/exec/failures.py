@@ -23,6 +23,7 @@ WAITED_FOR = (DiskFull, SinkUnavailable, StateUnavailable)
 
 _KIND = re.compile(r"^(?:[A-Za-z]+ )+Error: (?:Python exception occurred while executing the UDF: KernelError: )?")
 # DuckDB names the expression as it was rewritten, and settings that users of headrace do not have.
+_COLUMN = re.compile(r" when casting from source column \w+$")
 _ZERO = re.compile(r"^Division by zero in expression .*")
 
 
@@ -40,7 +41,8 @@ def waited_for(text: str) -> HeadraceError | None:
 
 def said(problem: duckdb.Error) -> str:
     """What DuckDB or a kernel says about a value, without the words around it."""
-    return _ZERO.sub("division by zero", _KIND.sub("", str(problem).strip().split("\n", 1)[0]))
+    text = _KIND.sub("", str(problem).strip().split("\n", 1)[0])
+    return _COLUMN.sub("", _ZERO.sub("division by zero", text))
 
 
 def coded(problem: Exception) -> HeadraceError:

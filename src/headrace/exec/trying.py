@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.exec import duck
+from headrace.exec.failures import said
 from headrace.model.program import Meaning
 
 ROW = "_row"
@@ -40,6 +41,17 @@ def first_failing(meaning: Meaning, sql: str, rows: pa.Table) -> int | None:
             return None
         if len(found):
             return int(found.min())
+    return None
+
+
+def reason(meaning: Meaning, sql: str, row: pa.Table) -> str | None:
+    """Why `sql` fails on a row, a table of one row. None if DuckDB does not say."""
+    try:
+        duck.run(meaning, f"SELECT {sql} AS v FROM rows", {"rows": row})
+    except duckdb.OutOfMemoryException:
+        return None
+    except duckdb.Error as problem:
+        return said(problem)
     return None
 
 

@@ -14,7 +14,7 @@ from headrace.errors import EvaluationFailed, HeadraceError
 from headrace.exec.failures import coded
 from headrace.exec.generate import after_generator, made_rows
 from headrace.exec.sizing import pieces_to_search
-from headrace.exec.trying import first_failing
+from headrace.exec.trying import first_failing, reason
 from headrace.model.program import FallibleExpression, Meaning, PipelineProgram, Ring0Program
 from headrace.model.schema import NESTED, Schema, field_at
 from headrace.ring0.batch import PLACE
@@ -49,7 +49,8 @@ def explained(
     if found is None:
         return problem
     candidate, row = found
-    return _failure(failure=failure, candidate=candidate, schema=schema, row=row, place_of=place_of)
+    said = reason(program.meaning, candidate.sql, row) or str(failure.params.get("said", ""))
+    return _failure(said, failure.advice, candidate, schema=schema, row=row, place_of=place_of)
 
 
 def _first(
@@ -93,10 +94,15 @@ def _made(program: PipelineProgram, rest: Ring0Program, rows: pa.Table, after: i
 
 
 def _failure(
-    failure: EvaluationFailed, candidate: FallibleExpression, schema: Schema, row: pa.Table, place_of: PlaceOf | None
+    said: str,
+    advice: str,
+    candidate: FallibleExpression,
+    *,
+    schema: Schema,
+    row: pa.Table,
+    place_of: PlaceOf | None,
 ) -> EvaluationFailed:
     """The failure with what is known about `row`, a table of one row."""
-    said = failure.params.get("said", "")
     place = place_of(row.column(PLACE)[0].as_py()) if place_of is not None and PLACE in row.column_names else None
     made = iter(candidate.made)
     names = {i: next(made) if len(schema) <= i < NESTED else field_at(schema, i).name for i in candidate.columns}
@@ -106,7 +112,7 @@ def _failure(
         f"the expression {candidate.text or 'of the query'} failed: {said}"
         + (f"\n  at {place}" if place is not None else "")
         + (f"\n  where {values}" if values else ""),
-        advice=failure.advice,
+        advice=advice,
         said=said,
         expression=candidate.text,
         origin=None if place is None else place.origin,
