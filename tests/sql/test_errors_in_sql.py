@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError, ScriptErrors, SqlError
+from headrace.sql import parse_script
 from tests.sql.support import REWRITE, apply_script, golden_files
 
 ERRORS = golden_files("errors")
@@ -64,3 +65,18 @@ def test_every_error_code_of_the_planner_has_a_case() -> None:
 
 def _codes(kind: type[HeadraceError]) -> set[str]:
     return {code for child in kind.__subclasses__() for code in (child.code, *_codes(child))}
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT k FROM s WHRE v > 1", "WHERE"),
+        ("SELECT k, count(*) FROM s GRUOP BY k", "GROUP"),
+        ("SELECT count(*) AS n FROM s t HAVNG n > 1", "HAVING"),
+    ],
+)
+def test_a_misspelt_clause_is_recognized_although_it_reads_like_an_alias(query: str, hint: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        parse_script(query)
+    assert caught.value.code == "SYNTAX_ERROR"
+    assert f"Did you mean {hint}?" in caught.value.advice

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from headrace.base.python_values import python_value
+from headrace.base.python_values import python_value, time_text
 from headrace.errors import EvaluationFailed, HeadraceError
 from headrace.exec.failures import coded
 from headrace.exec.generate import after_generator, made_rows
@@ -122,5 +124,14 @@ def _failure(
 
 
 def _short(value: Any) -> str:
-    text = "NULL" if value is None else repr(value)
+    text = "NULL" if value is None else _spelled(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _spelled(value: Any) -> str:
+    """A value as in SQL where Python spells it otherwise."""
+    if isinstance(value, datetime):
+        return f"'{time_text(value)}'"
+    if isinstance(value, date):
+        return f"'{value}'"
+    return str(value) if isinstance(value, Decimal) else repr(value)

@@ -5,7 +5,20 @@ from __future__ import annotations
 import decimal
 from typing import TYPE_CHECKING
 
-from headrace.model.schema import BIGINT, DATE, DOUBLE, FLOAT, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, Decimal
+from headrace.model.schema import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Array,
+    Decimal,
+    Map,
+    Struct,
+)
 from headrace.sql.bind.interval_calls import bind_interval_arithmetic, unit_of
 from headrace.sql.bind.time_differences import TIMES, bind_comparison, bind_difference, bind_difference_of_text
 from headrace.sql.parse.syntax import TextRange
@@ -62,11 +75,9 @@ def _arithmetic(binder: ExprBinder, name: str, left: Expr, right: Expr, at: Text
         if VOID in (left.type, right.type) and name == "+" and {left.type, right.type} & {*TIMES}:
             advice = "Cast NULL to the type that it stands for."
             binder.unsupported(f"{left.type} {name} {right.type}", advice, at)
-        binder.mismatch(
-            f"'{name}' needs numbers, not {left.type} and {right.type}",
-            "Cast both to a number, as in CAST(... AS DOUBLE).",
-            at,
-        )
+        nested = any(isinstance(operand.type, Array | Map | Struct) for operand in (left, right))
+        advice = "Take an element or a field of it." if nested else "Cast both to a number, as in CAST(... AS DOUBLE)."
+        binder.mismatch(f"'{name}' needs numbers, not {left.type} and {right.type}", advice, at)
     if name == "div" and kind not in (*INTEGRAL, VOID) and not isinstance(kind, Decimal):
         advice = "Use floor(a / b), or cast both to BIGINT."
         binder.mismatch(f"DIV needs whole numbers, not {left.type} and {right.type}", advice, at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from headrace.base.unknown import keyword_advice
 from headrace.errors import DuplicateName, Span, SyntaxProblem, UnsupportedOnShared
 from headrace.model.program import Emit
 from headrace.sql.parse.cursor import Cursor
@@ -15,6 +16,8 @@ from headrace.sql.parse.watermarks import parse_derived_watermark
 
 # What follows CREATE, ALTER and DROP.
 _DECLARED = ("STREAM", "SINK", "PIPELINE", "VIEW")
+# What follows the tables of a query.
+_CLAUSES = ("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", "JOIN", "LATERAL", "EMIT")
 
 
 class Clauses:
@@ -41,7 +44,11 @@ class Clauses:
         following = cursor.statement_begins()
         if following is not None:
             self._fail_without_semicolon(following)
-        cursor.fail("expected the end of the statement", advice="Separate statements with a semicolon.")
+        advice = "Separate statements with a semicolon."
+        for token in (cursor.tokens[cursor.position - 1], cursor.token):  # a misspelt clause may be read as an alias
+            if token.kind == "word":
+                advice = keyword_advice(token.text, _CLAUSES, advice)
+        cursor.fail("expected the end of the statement", advice=advice)
 
     def _fail_without_semicolon(self, following: int) -> NoReturn:
         """Raises SyntaxProblem at the end of a statement. The token at `following` begins the next one."""
