@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import datetime as dt
 import decimal
 import json
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,6 @@ from headrace.formats.csv import Dialect
 from headrace.model.schema import Array, DataType, Decimal, Map, Scalar, Schema, Struct
 
 sys.set_int_max_str_digits(0)  # integers of any length
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 5_000))  # values of 256 levels
 
 
 class Bad(Exception):
@@ -83,6 +84,17 @@ class _Scanner(json.JSONDecoder):
 _DECODER = _Scanner()
 
 
+@contextlib.contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """Python's scanner takes several calls for each of 256 levels."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 5_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
 def json_members(text: str) -> dict[str, tuple[Any, str]]:
     """Key to (value, its text)."""
     at = _skip(text, 0)
@@ -145,7 +157,8 @@ def decode_json(data: bytes, schema: Schema) -> tuple[Rows, BadSet]:
         if not raw.strip(b" \t\r"):
             continue
         try:
-            members = json_members(raw.decode("utf-8", "surrogateescape"))
+            with _deep_recursion():
+                members = json_members(raw.decode("utf-8", "surrogateescape"))
         except Bad as problem:
             bad.add((offset, problem.args[0], None))
             continue

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.5  # how often the age of an epoch is checked
 # How long a commit may wait for a sink of a pipeline that was stopped or dropped, before the stream goes on without it.
 STUCK_SECONDS = 60.0
+STOP_SECONDS = 1.0  # how long a stop waits for the thread that limits epochs: it may be busy with the same query
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class ManagedQuery:
         self.supervisor = QuerySupervisor(directory, plans, self)
         self._committer: EpochCommitter | None = None
         self._trouble = ""
+        self._limiting: tuple[threading.Thread, threading.Event] | None = None  # the newest query's
         self._too_old: TooOld | None = None  # what the newest epoch that was aborted waited for
 
     def redeclare(self, stream: StreamDef) -> None:
@@ -137,6 +139,7 @@ class ManagedQuery:
         not read wait in its journal."""
         self.intake.close()
         self.supervisor.stop()
+        self._end_limiting()
         with contextlib.suppress(ExternalError):  # the next start deletes what an epoch in flight has staged
             clear_staging(self.directory)
         self.query_changed()
@@ -185,7 +188,12 @@ class ManagedQuery:
                 pipelines=self._planned_names,
             )
         )
-        threading.Thread(target=self._limit_epochs, args=(query,), name="headrace-epoch-limit", daemon=True).start()
+        over = threading.Event()
+        thread = threading.Thread(
+            target=self._limit_epochs, args=(query, over), name="headrace-epoch-limit", daemon=True
+        )
+        thread.start()
+        self._limiting = thread, over
         return query
 
     def _pass_hanging_commit(self) -> None:
@@ -228,12 +236,19 @@ class ManagedQuery:
     def _current_pipelines(self) -> tuple[PipelineDef, ...]:
         return self._plans.load(self._plans.current()).pipelines
 
-    def _limit_epochs(self, query: Query) -> None:
+    def _end_limiting(self) -> None:
+        """End the thread that limits epochs, unless this is it."""
+        if self._limiting is not None:
+            thread, over = self._limiting
+            over.set()
+            if thread is not threading.current_thread():
+                thread.join(STOP_SECONDS)
+
+    def _limit_epochs(self, query: Query, over: threading.Event) -> None:
         """Abort the query when an epoch takes too long, or when its commit waits for a sink for which nobody waits.
-        Ends with the query."""
+        Ends with the query, or when it is `over`."""
         stuck, since = None, 0.0
-        while True:
-            time.sleep(LOOK_SECONDS)
+        while not over.wait(LOOK_SECONDS):
             if self.supervisor.query is not query:
                 return
             now = time.monotonic()

@@ -41,6 +41,7 @@ class ListedReasons:
         rest = different - {i for i in self._evaluated_first(text) if theirs.values[i] == FAILED}
         rest -= {i for i in rest if theirs.values[i] == NO_TEXT and ours.values[i] == FAILED}
         rest -= {i for i in rest if is_other_digits(ours.values[i], theirs.values[i])}
+        rest -= {i for i in self._pushed_into_branches(text) if theirs.values[i] == FAILED}
         rest -= self._not_text(text, {i for i in rest if ours.values[i] == FAILED})
         if _KEEPS_ZEROS.search(text):
             rest -= {i for i in rest if same("", *(without_sign(side.values[i]) for side in (ours, theirs)))}
@@ -85,6 +86,16 @@ class ListedReasons:
             if not isinstance(theirs, str):
                 pairs = enumerate(zip(self._values(part), theirs.values, strict=False))
                 found |= {i for i, (a, b) in pairs if a != b and is_other_digits(a, b)}
+        return found
+
+    def _pushed_into_branches(self, text: str) -> set[int]:
+        """The rows in which the dividend of a try_mod or try_divide by a constant fails. Spark moves the constant into
+        the branches of a nullif or CASE there, and evaluates their condition first."""
+        found: set[int] = set()
+        for match in re.finditer(r"\btry_(?:mod|divide)\(", text):
+            dividend, divisor = arguments(text, match.end())
+            if not _COLUMN.search(divisor):
+                found |= {i for i, value in enumerate(self._values(dividend)) if value == FAILED}
         return found
 
     def _null_index(self, text: str) -> set[int]:

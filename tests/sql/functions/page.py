@@ -87,6 +87,8 @@ Known limits:
   needs its value. Spark believes that an element of an array without NULLs is never NULL. It is where the index is
   NULL: `a[NULL]` is NULL here, while in Spark it may fail or count as any value (`ascii(array('a')[i])` is 0).
   `isnull` of the `round` of a whole number or DECIMAL that is never NULL is FALSE here without evaluating it.
+  Spark moves a constant into the branches of a `CASE` or `nullif` beside it, so `try_mod(nullif(i, -i), 0)` fails there
+  where `-i` does. Here it is NULL.
   `array_join` evaluates its replacement first, as in code that Spark compiles. Inside of `from_json`, which Spark
   interprets, Spark evaluates the array first.
   `try_add` and `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL.
