@@ -89,6 +89,7 @@ Known limits:
   `isnull` of the `round` of a whole number or DECIMAL that is never NULL is FALSE here without evaluating it.
   Spark moves a constant into the branches of a `CASE` or `nullif` beside it, so `try_mod(nullif(i, -i), 0)` fails there
   where `-i` does. Here it is NULL.
+  The remainder of decimals whose quotient has more than 38 digits fails in Spark; here it is computed.
   `array_join` evaluates its replacement first, as in code that Spark compiles. Inside of `from_json`, which Spark
   interprets, Spark evaluates the array first.
   `try_add` and `try_subtract` of a DATE are refused if an operand may fail, because Spark turns its failure into NULL.
